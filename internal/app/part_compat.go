@@ -7,6 +7,7 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
+	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
 	"agentd/internal/edge/runstream"
@@ -39,6 +40,14 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 			webpage.Pages{PublicURL: p.publicURL}.Routes(),
 			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
 		),
+	}
+}
+
+// compatFamilies returns the paths whose clients know the errors of another API.
+func compatFamilies() []httpapi.Family {
+	return []httpapi.Family{
+		{Under: "/v1", Fail: openai.Fail},
+		{Under: "/v1/messages", Fail: anthropic.Fail},
 	}
 }
 

@@ -28,7 +28,7 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 	limiter, keeper := ratelimit.New(limits), newIdempotency(p)
 	routes, endpoints := routesOf(parts)
 	server, err := httpapi.New(httpapi.Config{
-		Routes: routes, Raw: endpoints, Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
+		Routes: routes, Raw: endpoints, Families: compatFamilies(), Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
 		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
 		Watch:   p.watch.Note,
 		Origins: p.cfg.Server.Origins(), TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,

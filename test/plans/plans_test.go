@@ -13,6 +13,7 @@ import (
 	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/accounts/usage"
 	"agentd/internal/accounts/usage/usagesql"
+	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
 	"agentd/internal/content/artifact/artifactsql"
 	"agentd/internal/content/file"
@@ -107,7 +108,9 @@ func statementsOf(t *testing.T, engine sqldbtest.Engine) (all []sqldbtest.Statem
 	of = map[string][]list{}
 	for _, l := range lists() {
 		asked = nil
-		_ = l.read(t.Context(), db) // there are no rows: "not found" is fine
+		if err := l.read(t.Context(), db); err != nil {
+			t.Errorf("%s: %v", l.name, err)
+		}
 		if len(asked) == 0 {
 			t.Errorf("%s: reads nothing", l.name)
 		}
@@ -166,6 +169,14 @@ func filteredLists() []list {
 			return err
 		}),
 	)
+}
+
+// found returns the error of a read of one row, of which there is none.
+func found(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // filtered returns a list with none and with each of its filters, from the start
@@ -264,8 +275,28 @@ func sessionLists() []list {
 			return err
 		}},
 		{name: "turns", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := sessionsql.New(db).ListTurns(ctx, "t", "s", 3)
+			_, err := sessionsql.New(db).ListTimedTurns(ctx, "t", "s", 3)
 			return err
+		}},
+		{name: "turns of a session", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := sessionsql.New(db).ListTurns(ctx, "t", "s")
+			return err
+		}},
+		{name: "turns of a branch, newest first", index: "session_runs_branch", read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := sessionsql.New(db).ListTurnsBack(ctx, "t", "s", "b", 3, 20)
+			return err
+		}},
+		{name: "the turn of a run", index: "session_runs_run", read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := sessionsql.New(db).GetTurn(ctx, "t", "r")
+			return found(err)
+		}},
+		{name: "the newest summary of a branch", index: "session_runs_summarized", read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := sessionsql.New(db).GetSummarizedTurn(ctx, "t", "s", "b", 3)
+			return found(err)
+		}},
+		{name: "the first unfinished turn of a branch", index: "session_runs_next", read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := sessionsql.New(db).GetUnfinished(ctx, "t", "s", "b")
+			return found(err)
 		}},
 		{name: "schedules", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := schedulesql.New(db).List(ctx, "t", "x", 20)

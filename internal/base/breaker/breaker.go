@@ -54,6 +54,21 @@ func (b *Breaker) Allow(now time.Time) (trial bool, wait time.Duration) {
 	return true, 0
 }
 
+// AllowTrial is Allow for a caller that finds out for others whether the endpoint is
+// back: it does not wait for the end of the pause, only for a trial that is under way.
+func (b *Breaker) AllowTrial(now time.Time) (trial bool, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.until.IsZero():
+		return false, 0
+	case b.trying(now):
+		return false, time.Second
+	}
+	b.trial = now
+	return true, 0
+}
+
 func (b *Breaker) trying(now time.Time) bool {
 	return !b.trial.IsZero() && (b.MaxTrial == 0 || now.Before(b.trial.Add(b.MaxTrial)))
 }

@@ -45,6 +45,22 @@ type mux struct {
 	tree       *chi.Mux
 	operations map[mounted]*operation
 	unmatched  *operation
+	families   []family
+}
+
+// Family is the paths that begin with a prefix and whose clients know another shape
+// of errors than problem documents.
+type Family struct {
+	// Under is the prefix, such as /v1: the path itself and all below it. Where
+	// several match, the longest holds.
+	Under string
+	// Fail renders the refusal of a request without an operation, as a Raw row's does.
+	Fail func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
+}
+
+type family struct {
+	under     string
+	unmatched *operation
 }
 
 type mounted struct{ method, pattern string }
@@ -80,7 +96,7 @@ func (m *mux) match(x *exchange, r *http.Request) *operation {
 	pattern := m.tree.Find(x.routed, method, routingPath(r))
 	o := m.operations[mounted{method, pattern}]
 	if o == nil {
-		return m.unmatched
+		return m.unmatchedAt(r.URL.Path)
 	}
 	if r.URL.RawPath != "" {
 		for i, value := range x.routed.URLParams.Values {
@@ -90,6 +106,16 @@ func (m *mux) match(x *exchange, r *http.Request) *operation {
 		}
 	}
 	return o
+}
+
+// unmatchedAt returns the operation that refuses what no other one answers at a path.
+func (m *mux) unmatchedAt(path string) *operation {
+	for _, f := range m.families {
+		if rest, below := strings.CutPrefix(path, f.under); below && (rest == "" || rest[0] == '/') {
+			return f.unmatched
+		}
+	}
+	return m.unmatched
 }
 
 // routingPath returns the path as it was sent, so that an escaped slash is part of

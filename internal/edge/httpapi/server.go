@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,8 @@ import (
 type Config struct {
 	Routes []route.Route
 	Raw    []Raw
+	// Families have refusals of unknown paths and methods in a shape of their own.
+	Families []Family
 
 	Auth Authenticator
 	// Fresh refuses callers who must repeat MFA before a dangerous operation. Nil:
@@ -199,7 +202,14 @@ func (s *Server) mountAll(c Config) {
 		}
 		s.mount(s.rawOperation(raw))
 	}
-	s.mux.unmatched = &operation{row: route.Row{Public: true}, serve: s.mux.fallback, meters: s.metrics.of("", "")}
+	unmatched := operation{row: route.Row{Public: true}, serve: s.mux.fallback, meters: s.metrics.of("", "")}
+	s.mux.unmatched = &unmatched
+	for _, f := range c.Families {
+		shaped := unmatched
+		shaped.fail = f.Fail
+		s.mux.families = append(s.mux.families, family{under: f.Under, unmatched: &shaped})
+	}
+	slices.SortFunc(s.mux.families, func(a, b family) int { return len(b.under) - len(a.under) })
 }
 
 func (s *Server) mount(o *operation) {

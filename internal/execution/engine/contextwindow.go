@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/bits"
 
+	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/model"
 )
@@ -98,7 +99,7 @@ func (c *conversation) view(t model.Target) []model.Message {
 	c.meter.Read(c.messages)
 	limits := contextwindow.Limits{Tokens: c.room(t)}
 	if c.spec.ContextStrategy == strategySliding {
-		limits.Messages = cmp.Or(c.spec.ContextWindow, 20)
+		limits.Messages = c.slidingWindow()
 	}
 	shown := c.messages
 	c.shown, c.shownTokens = len(shown), c.meter.Total()
@@ -113,4 +114,25 @@ func (c *conversation) view(t model.Target) []model.Message {
 		}
 	}
 	return shown
+}
+
+// slidingWindow is how many messages strategySliding shows.
+func (c *conversation) slidingWindow() int { return cmp.Or(c.spec.ContextWindow, 20) }
+
+// reach returns how much of the earlier turns view may show. Where summaries are
+// made, all is read that none replaced: the next one is made of it. The context
+// window bounds the tokens, rather than room, because what the gauge learns may
+// raise the room while the run goes on.
+func (c *conversation) reach(ctx context.Context) (r run.Reach) {
+	if c.spec.ContextStrategy == strategySliding {
+		r.Messages = c.slidingWindow()
+	}
+	t, err := c.resolveModels(ctx)
+	if err != nil { // the first call meets the same error, and ends the run by it
+		return r
+	}
+	if _, summarizes := c.style(); !summarizes || t.Provider == model.Builtin {
+		r.Tokens = cmp.Or(t.Context, defaultContext)
+	}
+	return r
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"time"
 
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/schema"
@@ -45,8 +46,11 @@ type conversation struct {
 	limited       limitedCall         // the call that is waited with
 	// waitedForLimit: the run waited for a limit before this attempt.
 	waitedForLimit bool
-	shown          int // messages of the last request
-	shownTokens    int // estimated tokens of these
+	// wokenFrom is when the next attempt was due of a run that was woken before, to try
+	// whether its model is back; zero: it was not.
+	wokenFrom   time.Time
+	shown       int // messages of the last request
+	shownTokens int // estimated tokens of these
 }
 
 // newConversation returns an empty conversation with the agent's own tools. spec
@@ -127,6 +131,7 @@ func (c *conversation) request(target model.Target) model.Request {
 	if c.spec.ModelRetry.MaxElapsed > 0 {
 		req.MaxRetryAfter = maxQuickWait
 	}
+	req.Probe = !c.wokenFrom.IsZero()
 	if limit := c.j.limits().MaxTokensPerRun; limit != nil && !c.closing {
 		used := c.j.rec.Metrics.InputTokens + c.j.rec.Metrics.OutputTokens + int64(c.shownTokens)
 		left := int(max(1, *limit-used))

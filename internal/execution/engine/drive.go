@@ -155,6 +155,7 @@ func (a *attempt) callModel() error {
 	if context.Cause(a.ctx) != nil {
 		return context.Cause(a.ctx)
 	}
+	c.wokenFrom = time.Time{}
 	a.e.waking.answered(r.used, j.newest().Failed > 0)
 	c.recordUsage(r)
 	return a.commitAnswer(r.resp, r.used)

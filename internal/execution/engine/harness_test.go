@@ -51,6 +51,7 @@ type harness struct {
 	model  *fakeModel   // client, where it is one
 	meter  quota.Meter  // nil: nothing is counted
 	limits model.Limits // of the provider
+	rests  bool         // there is a circuit breaker
 	share  model.Share  // of the next node
 	hub    *event.Hub   // of all nodes; nil: each has its own
 }
@@ -148,6 +149,9 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 		client = model.Router{Wire: openaiclient.New(openaiclient.Config{Operator: transport, MaxAttempts: 1})}
 	}
 	limiter := &model.Limiter{Next: chats{Client: client}, Clock: clock.System{}}
+	if r.rests {
+		limiter.Next = &model.Breaker{Next: limiter.Next, Clock: clock.System{}}
+	}
 	limiter.SetShare(r.share)
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,

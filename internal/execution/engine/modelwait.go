@@ -21,6 +21,9 @@ const (
 	// maxSpread bounds the random time that is added to a Retry-After, so that
 	// those that got the same one do not come back at one instant.
 	maxSpread = 500 * time.Millisecond
+	// minEarly is how long before its next attempt a run was woken early. The queue,
+	// which rounds due times, may return a run a little before.
+	minEarly = 10 * time.Millisecond
 )
 
 // backoff returns how long a step waits after a number of failed attempts: at
@@ -44,6 +47,9 @@ func (a *attempt) waitForModel(r callResult) error {
 		return r.err
 	}
 	p, now := j.newest(), a.e.Clock.Now()
+	if from := a.conversation.wokenFrom; now.Before(from.Add(-failed.RetryAfter)) || failed.NotMade && now.Before(from) {
+		return a.waitOn(r.used, failed, from)
+	}
 	p.Fail(now, failed.Detail)
 	wait := backoff(p.Failed, failed.RetryAfter)
 	retry := a.spec.ModelRetry
@@ -66,7 +72,23 @@ func (a *attempt) waitForModel(r callResult) error {
 	if err := j.commit(a.ctx, run.PauseAborts); err != nil {
 		return err
 	}
-	a.e.waking.failed(endpoint, r.used, failed)
+	a.e.waking.failed(endpoint, r.used, failed, false)
+	return nil
+}
+
+// waitOn makes a run wait on that was woken early in vain. That was no attempt of
+// its step: neither its bounds nor its backoff nor its events count it.
+func (a *attempt) waitOn(used model.Target, failed *model.Error, until time.Time) error {
+	j := a.journal
+	j.voidText()
+	endpoint := endpointKey(used)
+	a.waitFor(run.Wait{For: run.WaitsForModel, Next: until, Attempts: j.newest().Failed}, run.ModelWait{
+		TenantID: j.rec.TenantID, RunID: j.rec.RunID, Endpoint: endpoint,
+	})
+	if err := j.commit(a.ctx, run.PauseAborts); err != nil {
+		return err
+	}
+	a.e.waking.failed(endpoint, used, failed, true)
 	return nil
 }
 
@@ -98,6 +120,9 @@ func (a *attempt) endWait() {
 	j.earlierMS += milliseconds(max(0, j.began.Sub(j.rec.Wait.Since)))
 	j.waited = true
 	a.conversation.waitedForLimit = j.rec.Wait.For == run.WaitsForLimit
+	if j.rec.Wait.For == run.WaitsForModel && j.rec.Wait.Next.Sub(j.began) > minEarly {
+		a.conversation.wokenFrom = j.rec.Wait.Next
+	}
 	j.rec.Wait = run.Wait{Approvals: j.rec.Wait.Approvals}
 	j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))
 }

@@ -145,10 +145,10 @@ func (a *attempt) earlierTurns() ([]model.Message, error) {
 		return a.e.conversationOf(a.ctx, rec.TenantID, id, 0)
 	}
 	if rec.Options.Follows != "" && a.e.Responses != nil {
-		return a.e.Responses.Before(a.ctx, rec)
+		return a.e.Responses.Before(a.ctx, rec, run.Reach{})
 	}
 	if rec.SessionID != nil && a.e.Conversations != nil {
-		return a.e.Conversations.Before(a.ctx, rec)
+		return a.e.Conversations.Before(a.ctx, rec, a.conversation.reach(a.ctx))
 	}
 	return nil, nil
 }
@@ -164,7 +164,7 @@ func (e *Engine) conversationOf(ctx context.Context, tenant, id string, depth in
 	}
 	var earlier []model.Message
 	if r.Options.Follows != "" && e.Responses != nil {
-		if earlier, err = e.Responses.Before(ctx, r); err != nil {
+		if earlier, err = e.Responses.Before(ctx, r, run.Reach{}); err != nil {
 			return nil, err
 		}
 	}

@@ -11,31 +11,50 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Runs that wait for a model come back by themselves, after up to a minute. Once
-// the model has answered one call, the others are woken earlier: firstWaking of
-// them, and each wakeEvery twice as many as before, so that the endpoint is not
-// run over when it has just come back.
+// Runs that wait for a model come back by themselves, after up to a minute. Until the
+// model answers, one of them is woken every second or so to try; its failure is no
+// attempt of its step. Once the model has answered one call, the others are woken:
+// firstWaking of them, and each wakeEvery twice as many as before, so that the
+// endpoint is not run over when it has just come back. Where the provider has a limit,
+// which keeps it from that, they are more at first.
 const (
 	firstWaking = 8
 	maxWaking   = 512
 	wakeEvery   = time.Second
+
+	// Probes of an endpoint become rarer as its outage lasts.
+	minProbeEvery = time.Second
+	maxProbeEvery = 5 * time.Second
+	probesPerDown = 60 // an outage that lasts has lasted for so many times the pause between two probes
+	// probeTimeout is after how long without a result another run is woken to try.
+	probeTimeout = time.Minute
+	// maxProbers is how many of the runs that wait take turns to try: the failure of
+	// one may be due to itself.
+	maxProbers = 16
 )
 
-// waking wakes the runs that wait for an endpoint that answers again. It knows the
-// endpoints for which runs of this node began to wait; the runs, of all nodes, are
-// in the database.
+// waking wakes the runs that wait for an endpoint: one to try whether it is back, and
+// all when it is. It knows the endpoints for which runs of this node began to wait;
+// the runs, of all nodes, are in the database.
 type waking struct {
 	e *Engine
 
 	mu        sync.Mutex
 	endpoints map[string]*outage
-	recovered chan struct{} // capacity 1: an endpoint answered
+	changed   chan struct{} // capacity 1: an endpoint failed or answered
 }
 
 // outage is the state of an endpoint for which runs wait.
 type outage struct {
-	state *lasting.State // nil: no run of this node began to wait
-	next  int            // runs to wake next; 0: the endpoint has not answered yet
+	state    *lasting.State // nil: no run of this node began to wait
+	since    time.Time      // when a run of this node began to wait
+	failures int            // so many runs began to wait
+	probes   int            // so many runs were woken to try
+	next     int            // runs to wake next; 0: the endpoint has not answered yet
+	at       time.Time      // when to wake the next runs; of an endpoint that has not answered, one to try
+	probing  time.Time      // when a run was woken to try whose result is not known; zero: there is none
+	quiet    time.Time      // until when the endpoint asked to be left alone
+	costly   bool           // the last failure came in the middle of an answer, which may be charged: it is not probed
 }
 
 // maxOutages bounds the endpoints that are known. Runs that wait for others come
@@ -43,11 +62,13 @@ type outage struct {
 const maxOutages = 10_000
 
 func newWaking(e *Engine) *waking {
-	return &waking{e: e, endpoints: map[string]*outage{}, recovered: make(chan struct{}, 1)}
+	return &waking{e: e, endpoints: map[string]*outage{}, changed: make(chan struct{}, 1)}
 }
 
 // failed notes that a run waits for an endpoint, and stops the waking of others.
-func (w *waking) failed(endpoint string, t model.Target, why *model.Error) {
+// early: it was woken in vain.
+func (w *waking) failed(endpoint string, t model.Target, why *model.Error, early bool) {
+	now := w.e.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.endpoints[endpoint]
@@ -60,9 +81,38 @@ func (w *waking) failed(endpoint string, t model.Target, why *model.Error) {
 	}
 	if o.state == nil {
 		o.state = lasting.New(w.e.Logger.With("model", t.Provider+"/"+t.Model), "runs wait for a model")
+		o.since, o.at = now, now.Add(minProbeEvery)
 	}
-	o.next = 0
+	o.failures++
+	if !why.NotMade { // otherwise it may have been refused before the endpoint answered
+		o.next, o.probing = 0, time.Time{}
+		o.costly = !why.Retryable
+		o.at = later(o.at, now.Add(o.pause(now)))
+		o.quiet = later(o.quiet, now.Add(why.RetryAfter))
+	} else if early {
+		o.at = later(o.at, now.Add(minProbeEvery))
+	}
 	o.state.Notice("code", why.Code, "status", why.Status, "err", why.Cause)
+	w.notify()
+}
+
+// pause returns how long an endpoint that failed just now is not tried.
+func (o *outage) pause(now time.Time) time.Duration {
+	return min(max(now.Sub(o.since)/probesPerDown, minProbeEvery), maxProbeEvery)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (w *waking) notify() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
 }
 
 // answered notes that an endpoint answered. waited: the call belongs to a run that
@@ -82,38 +132,76 @@ func (w *waking) answered(t model.Target, waited bool) {
 		o = &outage{}
 		w.endpoints[endpoint] = o
 	}
-	if o.next == 0 {
-		o.next = firstWaking
-		select {
-		case w.recovered <- struct{}{}:
-		default:
-		}
+	if o.next > 0 {
+		return
 	}
+	o.next = max(firstWaking, 2*t.Limits.MaxConcurrency)
+	o.probing = time.Time{}
+	if waited { // otherwise a run that fails by itself would be tried after each answer that others get
+		o.at = w.e.Clock.Now()
+	}
+	w.notify()
 }
 
-// due returns how many runs to wake now, by endpoint.
-func (w *waking) due() map[string]int {
+// todo is what is to be done for an endpoint.
+type todo struct {
+	endpoint string
+	failures int // of the endpoint, when this was decided
+	wake     int // runs to wake; 0: one to try
+	probe    int // which of the runs is to try
+}
+
+// due returns what is to be done now, and when more will be; zero: it is not known.
+func (w *waking) due() (all []todo, next time.Time) {
+	now := w.e.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := map[string]int{}
 	for endpoint, o := range w.endpoints {
-		if o.next > 0 {
-			all[endpoint] = o.next
-			o.next = min(2*o.next, maxWaking)
+		at := o.at
+		if o.next == 0 {
+			if o.costly {
+				continue
+			}
+			if at = later(at, o.quiet); !o.probing.IsZero() {
+				at = later(at, o.probing.Add(probeTimeout))
+			}
+		}
+		if !at.After(now) {
+			all = append(all, todo{endpoint, o.failures, o.next, o.probes})
+			if o.next > 0 {
+				o.next = min(2*o.next, max(o.next, maxWaking))
+				o.at = now.Add(wakeEvery)
+			} else {
+				o.probes++
+				o.probing, o.at = now, now.Add(o.pause(now))
+			}
+			at = o.at
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
 		}
 	}
-	return all
+	return all, next
+}
+
+// notProbed notes that no run could be woken to try.
+func (w *waking) notProbed(d todo) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.endpoints[d.endpoint]; o != nil && d.wake == 0 {
+		o.probing = time.Time{}
+	}
 }
 
 // over notes that no run waits for an endpoint any more.
-func (w *waking) over(endpoint string) {
+func (w *waking) over(d todo) {
 	w.mu.Lock()
-	o := w.endpoints[endpoint]
-	if o == nil || o.next == 0 { // it failed again meanwhile
+	o := w.endpoints[d.endpoint]
+	if o == nil || o.failures != d.failures { // it failed again meanwhile
 		w.mu.Unlock()
 		return
 	}
-	delete(w.endpoints, endpoint)
+	delete(w.endpoints, d.endpoint)
 	w.mu.Unlock()
 	if o.state != nil {
 		o.state.End()
@@ -123,36 +211,45 @@ func (w *waking) over(endpoint string) {
 // serve wakes runs until ctx ends.
 func (w *waking) serve(ctx context.Context) {
 	timer := time.NewTimer(0)
-	timer.Stop()
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.recovered:
+		case <-w.changed:
 		case <-timer.C:
 		}
-		due := w.due()
-		for endpoint, n := range due {
-			w.wake(ctx, endpoint, n)
+		due, next := w.due()
+		for _, d := range due {
+			w.wake(ctx, d)
 		}
-		if len(due) > 0 {
-			timer.Reset(wakeEvery)
+		if !next.IsZero() {
+			timer.Reset(next.Sub(w.e.Clock.Now()))
 		}
 	}
 }
 
-// wake makes up to n runs that wait for an endpoint due now.
-func (w *waking) wake(ctx context.Context, endpoint string, n int) {
-	waits, err := w.e.Runs.ListModelWaits(ctx, endpoint, n)
+// wake makes runs that wait for an endpoint due now.
+func (w *waking) wake(ctx context.Context, d todo) {
+	limit := d.wake
+	if limit == 0 {
+		limit = maxProbers
+	}
+	waits, err := w.e.Runs.ListModelWaits(ctx, d.endpoint, limit)
+	none := len(waits) < d.wake || len(waits) == 0
+	if d.wake == 0 && len(waits) > 0 {
+		prober := d.probe % len(waits)
+		waits = waits[prober : prober+1]
+	}
 	if err == nil && len(waits) > 0 {
 		err = w.e.Writer.Write(ctx, func(tx txn.Tx) error { return w.wakeTx(tx, waits) })
 	}
 	switch {
 	case err != nil:
+		w.notProbed(d)
 		w.e.Logger.Warn("runs that wait for a model could not be woken yet", "err", err)
-	case len(waits) < n:
-		w.over(endpoint)
+	case none:
+		w.over(d)
 	}
 }
 

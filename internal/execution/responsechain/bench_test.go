@@ -44,7 +44,7 @@ func BenchmarkBefore(b *testing.B) {
 	var said []model.Message
 	for b.Loop() {
 		var err error
-		if said, err = s.Before(b.Context(), next); err != nil || len(said) != 2*turns {
+		if said, err = s.Before(b.Context(), next, run.Reach{}); err != nil || len(said) != 2*turns {
 			b.Fatal(len(said), err)
 		}
 	}

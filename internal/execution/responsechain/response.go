@@ -78,8 +78,8 @@ func (s *Service) Make(l Link) run.Admission {
 }
 
 // Before implements run.Conversations: it returns the messages of the responses
-// that a run continues.
-func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, error) {
+// that a run continues. It reads the whole chain, whose length is bounded.
+func (s *Service) Before(ctx context.Context, r *run.Record, _ run.Reach) ([]model.Message, error) {
 	if r.Options.Follows == "" {
 		return nil, nil
 	}

@@ -126,7 +126,7 @@ func (r *harness) before(previous string, in run.Input) (lines []string) {
 
 func (r *harness) messages(rec *run.Record) (lines []string) {
 	r.t.Helper()
-	all, err := r.Before(r.t.Context(), rec)
+	all, err := r.Before(r.t.Context(), rec, run.Reach{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -38,8 +38,29 @@ type Transcript struct {
 // compaction is a completed step of type compaction.
 type compaction struct {
 	at      int // how many Messages there were before it
+	seq     int64
 	fold    contextwindow.Compaction
+	through *model.Origin
 	summary string
+}
+
+// Summary is a summary that a run made. It replaces the summaries before it too,
+// whichever run made them.
+type Summary struct {
+	At          int           // how many of the transcript's Messages precede it
+	Seq         int64         // of its step
+	Through     *model.Origin // CompactionInput.Through
+	KeepRequest bool          // contextwindow.Compaction.KeepRequest
+	Text        string
+}
+
+// Summaries returns the summaries of the run in order.
+func (t *Transcript) Summaries() []Summary {
+	all := make([]Summary, len(t.compactions))
+	for i, c := range t.compactions {
+		all[i] = Summary{At: c.at, Seq: c.seq, Through: c.through, KeepRequest: c.fold.KeepRequest, Text: c.summary}
+	}
+	return all
 }
 
 // After returns the conversation as a model reads it next: the messages that
@@ -153,7 +174,7 @@ func (t *Transcript) addCompaction(s *Step) error {
 	if err := unmarshalStep(s, &in, &out); err != nil {
 		return err
 	}
-	t.compactions = append(t.compactions, compaction{len(t.Messages), in.Compaction, out.Summary})
+	t.compactions = append(t.compactions, compaction{len(t.Messages), s.Seq, in.Compaction, in.Through, out.Summary})
 	return nil
 }
 

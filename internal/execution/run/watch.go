@@ -37,9 +37,18 @@ func (w *Watchers) OnRunState(tx txn.Tx, r *Record) error {
 // branch of a session or in its chain of responses. It is called when the run
 // begins. Each message has its origin (model.Message.From), so that a
 // compaction can name what it replaces. Messages that a compaction replaced
-// are left out in favour of its summary (contextwindow.Apply).
+// are left out in favour of its summary (contextwindow.Apply). Older messages
+// than reach asks for may be left out too, so that what a turn costs does not grow
+// with the conversation; a summary is not.
 type Conversations interface {
-	Before(ctx context.Context, r *Record) ([]model.Message, error)
+	Before(ctx context.Context, r *Record, reach Reach) ([]model.Message, error)
+}
+
+// Reach is how much of an earlier conversation a model may be shown. At least the
+// smaller of its bounds is read, in whole turns. 0 is no bound.
+type Reach struct {
+	Messages int // without system messages and summaries
+	Tokens   int // model.EstimateMessage
 }
 
 // Admission decides, in the transaction that stores a run, whether the run may

@@ -100,8 +100,9 @@ func Verify(secret string, body []byte, signature string) bool {
 	return hmac.Equal([]byte(Sign(secret, body)), []byte(strings.ToLower(signature)))
 }
 
-// callIDs are the headers with a call's id, by precedence.
-var callIDs = []string{"Idempotency-Key", "Webhook-Id", "X-Svc-Event-Id", "X-Github-Delivery"}
+// callIDs are the headers with the id of a call, by precedence. Idempotency-Key is not one of
+// them: it belongs to a credential, and an inbound call has none.
+var callIDs = []string{"Webhook-Id", "X-Svc-Event-Id", "X-Github-Delivery"}
 
 // call returns the record of a call. Without an id it has no hash.
 func (s *Service) call(of *Sensor, m *route.Message) *Call {

@@ -47,7 +47,7 @@ func (s *shareService) listArtifacts(ctx context.Context, who authz.Caller, in *
 }
 
 // artifactsOf returns the files of the runs of some turns.
-func (s *shareService) artifactsOf(ctx context.Context, tenant string, turns []TimedTurn) ([]run.Artifact, error) {
+func (s *shareService) artifactsOf(ctx context.Context, tenant string, turns []Turn) ([]run.Artifact, error) {
 	if s.artifacts == nil || len(turns) == 0 {
 		return nil, nil
 	}

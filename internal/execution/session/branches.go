@@ -41,7 +41,7 @@ func (b *branchService) fork(ctx context.Context, tenant, id string, in *newBran
 	if err != nil {
 		return nil, err
 	}
-	g, err := b.reader.graph(ctx, r)
+	branches, err := b.store.ListBranches(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +52,13 @@ func (b *branchService) fork(ctx context.Context, tenant, id string, in *newBran
 	if branch.ParentID == "" {
 		branch.ParentID = r.ActiveBranch
 	}
-	if _, ok := g.branch(branch.ParentID); !ok {
+	if _, ok := newBranchGraph(r, branches, nil).branch(branch.ParentID); !ok {
 		return nil, fault.NoSuch("branch")
 	}
 	if branch.Name == "" {
 		branch.Name = "branch-" + branch.BranchID[len(branch.BranchID)-8:]
 	}
-	if err := b.setForkPoint(ctx, g, branch, in); err != nil {
+	if err := b.setForkPoint(ctx, r, branch, in); err != nil {
 		return nil, err
 	}
 	ctx = txn.WithAnswer(ctx, func() any { return branch })
@@ -95,38 +95,56 @@ func (b *branchService) insert(tx txn.Tx, tenant, id string, branch *Branch) err
 
 // setForkPoint sets where a branch leaves its parent: at the entry, or at the
 // run and step, that the body names, otherwise after the last run that has ended.
-func (b *branchService) setForkPoint(ctx context.Context, g *branchGraph, branch *Branch, in *newBranch) error {
-	path := g.path(branch.ParentID)
+func (b *branchService) setForkPoint(ctx context.Context, r *Record, branch *Branch, in *newBranch) error {
+	p, err := b.reader.path(ctx, r.TenantID, r.SessionID, branch.ParentID)
+	if err != nil {
+		return err
+	}
 	if in.ForkPoint != nil {
-		h, err := b.reader.history(ctx, g.session.TenantID, path)
-		if err != nil {
-			return err
-		}
-		if err := h.forkAt(branch, *in.ForkPoint); err != nil {
+		if err := p.forkAt(ctx, branch, *in.ForkPoint); err != nil {
 			return err
 		}
 	}
 	if branch.ForkRunID == "" {
-		for _, seg := range path {
-			if seg.finished || !seg.whole() {
-				branch.ForkRunID = seg.runID
-			}
-		}
-		return nil
+		branch.ForkRunID, err = p.lastEnded(ctx)
+		return err
 	}
-	at := slices.IndexFunc(path, func(seg segment) bool { return seg.runID == branch.ForkRunID })
-	if at < 0 {
+	seg, err := p.find(ctx, branch.ForkRunID)
+	if err != nil {
+		return err
+	}
+	if seg == nil {
 		return fault.NoSuch("run")
 	}
-	return b.checkForkStep(ctx, g.session.TenantID, path[at], branch.ForkStep)
+	return b.checkForkStep(ctx, r.TenantID, seg, branch.ForkStep)
+}
+
+// lastEnded returns the last run of the path that has ended, or that the path has
+// a part of; "" if there is none.
+func (p *path) lastEnded(ctx context.Context) (string, error) {
+	for w := p.backwards(); w.piece >= 0; {
+		segments, err := w.next(ctx, firstStretch)
+		if err != nil {
+			return "", err
+		}
+		for i := range segments {
+			if segments[i].Finished || !segments[i].whole() {
+				return segments[i].RunID, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // forkAt sets the fork point of a branch to an entry of its parent's history.
-func (h *history) forkAt(branch *Branch, index int64) error {
-	if index >= int64(len(h.entries)) {
+func (p *path) forkAt(ctx context.Context, branch *Branch, index int64) error {
+	e, err := p.entryAt(ctx, index)
+	if err != nil {
+		return err
+	}
+	if e == nil {
 		return fault.BadFields(fault.Field{Field: "fork_point", Message: "the history has no entry with this index"})
 	}
-	e := h.entries[index]
 	branch.ForkRunID, branch.ForkStep = e.RunID, e.step
 	if e.step == 0 {
 		branch.ForkStep = -1
@@ -136,12 +154,12 @@ func (h *history) forkAt(branch *Branch, index int64) error {
 
 // checkForkStep checks that a run has the step on this branch, and that it has
 // ended if all of it is to be shared.
-func (b *branchService) checkForkStep(ctx context.Context, tenant string, seg segment, step int64) error {
-	runs, err := b.store.ListJournals(ctx, tenant, []string{seg.runID})
+func (b *branchService) checkForkStep(ctx context.Context, tenant string, seg *segment, step int64) error {
+	runs, err := b.store.ListJournals(ctx, tenant, []string{seg.RunID})
 	if err != nil {
 		return err
 	}
-	if step == 0 && !seg.finished && seg.whole() {
+	if step == 0 && !seg.Finished && seg.whole() {
 		return fault.WrongState("run", string(runs[0].Run.Status), "a branch from its end")
 	}
 	if step <= 0 {

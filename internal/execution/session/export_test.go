@@ -22,3 +22,13 @@ func (s *Service) CreateTodo(ctx context.Context, who authz.Caller, id string, b
 func (s *Service) List(ctx context.Context, tenant, agentID, limit, cursor string) (*Page, error) {
 	return s.lifecycle.list(ctx, tenant, &listIn{Filter: Filter{AgentID: agentID}, Limit: limit, Cursor: cursor})
 }
+
+// Messages lists a page of the messages of a session.
+func (s *Service) Messages(ctx context.Context, tenant, id, limit, cursor string) (*MessageList, error) {
+	return s.messages.list(ctx, tenant, &messagesIn{SessionID: id, Limit: limit, Cursor: cursor})
+}
+
+// Session reads a session with its history.
+func (s *Service) Session(ctx context.Context, tenant, id string) (*Session, error) {
+	return s.lifecycle.get(ctx, tenant, id)
+}

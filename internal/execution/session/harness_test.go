@@ -65,14 +65,14 @@ func (fakeAgents) Get(_ context.Context, tenant, id string) (agent.Agent, error)
 
 type harness struct {
 	*session.Service
-	t     *testing.T
+	t     testing.TB
 	runs  *fakeRuns
 	clock *clock.Fake
 	queue work.Queue
 	who   authz.Caller
 }
 
-func newHarness(t *testing.T, db *sqldb.DB) *harness {
+func newHarness(t testing.TB, db *sqldb.DB) *harness {
 	t.Helper()
 	h := &harness{t: t, runs: &fakeRuns{}, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
 	store := sessionsql.New(db)
@@ -84,6 +84,13 @@ func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	})
 	h.Connect(session.Ports{Runs: h.runs, Cron: every})
 	return h
+}
+
+// reconnected returns the service with the harness' present dependencies.
+func (h *harness) reconnected() *session.Service {
+	s := session.New(h.Deps)
+	s.Connect(session.Ports{Runs: h.runs, Cron: every})
+	return s
 }
 
 // every is a session.CronFunc for expressions such as "every 5m".

@@ -3,7 +3,6 @@ package session
 import (
 	"slices"
 
-	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
 
@@ -40,53 +39,16 @@ func (h *history) markCompacted() {
 	}
 }
 
-// add adds a run: its message and its steps up to a seq (0: all, -1: none).
-func (h *history) add(r *run.Journal, lastStep int64) error {
-	steps := r.Steps
-	if lastStep != 0 {
-		if end := slices.IndexFunc(steps, func(s run.Step) bool { return s.Seq > lastStep }); end >= 0 {
-			steps = steps[:end]
-		}
+// add adds a run.
+func (h *history) add(c *chapter) {
+	for o := range c.origins() {
+		h.origins[o] = true
 	}
-	b := historyBuilder{run: &r.Run, callers: map[string]int{}}
-	b.addMessage()
-	for i := range steps {
-		if err := b.addStep(&steps[i]); err != nil {
-			return err
-		}
+	h.entries, h.messages = append(h.entries, c.entries()...), append(h.messages, c.opening...)
+	if c.summary() != nil {
+		h.messages = c.transcript.After(h.messages)
+	} else { // without a copy of the whole for each run
+		h.messages = append(h.messages, c.transcript.Messages...)
 	}
-	transcript, err := run.Transcribe(steps)
-	if err != nil {
-		return err
-	}
-	transcript.CloseTurn()
-	for _, m := range transcript.Messages {
-		h.origins[m.From] = true
-	}
-	before := slices.Clip(h.messages)
-	if !r.InputRefused() {
-		before = append(before, h.opening(b.run, transcript)...)
-	}
-	messages := transcript.After(before)
-	if lastStep != -1 && len(steps) == len(r.Steps) {
-		messages = b.applyOutput(messages)
-	}
-	h.entries, h.messages = append(h.entries, b.entries...), messages
-	return nil
-}
-
-// opening returns the messages that a run begins with: those that came with the
-// request, and its message as the input guardrails left it.
-func (h *history) opening(r *run.Record, transcript *run.Transcript) []model.Message {
-	in := r.ParsedInput()
-	if transcript.Checked != nil && transcript.Checked.Changed {
-		in.Message = transcript.Checked.Text
-	}
-	messages := slices.Clone(in.History)
-	if in.Message != "" || len(in.Parts) > 0 {
-		from := model.Origin{RunID: r.RunID}
-		h.origins[from] = true
-		messages = append(messages, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: from})
-	}
-	return messages
+	h.messages = c.corrected(h.messages)
 }

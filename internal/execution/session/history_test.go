@@ -1,12 +1,15 @@
 package session
 
 import (
+	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/event"
@@ -73,9 +76,11 @@ func render(t *testing.T, runs []*run.Journal, upto ...int64) (entries, messages
 		if i < len(upto) {
 			limit = upto[i]
 		}
-		if err := h.add(r, limit); err != nil {
+		c, err := readChapter(r, limit)
+		if err != nil {
 			t.Fatal(err)
 		}
+		h.add(c)
 	}
 	h.markCompacted()
 	for _, e := range h.entries {
@@ -201,28 +206,37 @@ func TestHistory(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	t.Parallel()
-	turn := func(n int64, branch, id string) TimedTurn {
-		return TimedTurn{Turn: Turn{Turn: n, BranchID: branch, RunID: id, Finished: true}}
+	turns := []Turn{
+		{Turn: 1, BranchID: Root, RunID: "r1"}, {Turn: 2, BranchID: Root, RunID: "r2"}, {Turn: 3, BranchID: "b", RunID: "b1"},
+		{Turn: 4, BranchID: Root, RunID: "r3"}, {Turn: 5, BranchID: "d", RunID: "d1"}, {Turn: 6, BranchID: "e", RunID: "e1"},
 	}
-	g := newBranchGraph(&Record{}, []Branch{
+	branches := []Branch{
 		{BranchID: "b", ParentID: Root, ForkRunID: "r2", ForkStep: 3},
 		{BranchID: "c", ParentID: "b", ForkRunID: "r2", ForkStep: 5}, // beyond what its parent shares
 		{BranchID: "d", ParentID: "b", ForkRunID: "b1"},
 		{BranchID: "e", ParentID: Root}, // forked before the first run
 		{BranchID: "f", ParentID: "c", ForkRunID: "r2", ForkStep: -1},
-	}, []TimedTurn{turn(1, Root, "r1"), turn(2, Root, "r2"), turn(3, "b", "b1"), turn(4, Root, "r3"), turn(5, "d", "d1"), turn(6, "e", "e1")})
-	for branch, want := range map[string][]segment{
-		Root: {{"r1", true, 0}, {"r2", true, 0}, {"r3", true, 0}},
-		"b":  {{"r1", true, 0}, {"r2", true, 3}, {"b1", true, 0}},
-		"c":  {{"r1", true, 0}, {"r2", true, 3}},
-		"d":  {{"r1", true, 0}, {"r2", true, 3}, {"b1", true, 0}, {"d1", true, 0}},
-		"e":  {{"e1", true, 0}},
-		"f":  {{"r1", true, 0}, {"r2", true, -1}},
-		"x":  nil,
+		{BranchID: "g", ParentID: "d", ForkRunID: "r1"},
+	}
+	const end = math.MaxInt64
+	for branch, want := range map[string][]piece{
+		Root: {{Root, end, 0}},
+		"b":  {{Root, 2, 3}, {"b", end, 0}},
+		"c":  {{Root, 2, 3}, {"c", end, 0}},
+		"d":  {{Root, 2, 3}, {"b", 3, 0}, {"d", end, 0}},
+		"e":  {{"e", end, 0}},
+		"f":  {{Root, 2, -1}, {"f", end, 0}},
+		"g":  {{Root, 1, 0}, {"g", end, 0}},
 	} {
-		if diff := cmp.Diff(want, g.path(branch), cmp.AllowUnexported(segment{})); diff != "" {
-			t.Errorf("the path of %s (-want +got):\n%s", branch, diff)
+		got, err := piecesOf(branches, branch, func(run string) (Turn, error) {
+			return turns[slices.IndexFunc(turns, func(t Turn) bool { return t.RunID == run })], nil
+		})
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(piece{})); diff != "" || err != nil {
+			t.Errorf("the path of %s: %v (-want +got):\n%s", branch, err, diff)
 		}
+	}
+	if _, err := piecesOf(branches, "x", nil); !fault.Is(err, fault.NotFound) {
+		t.Errorf("of no branch: %v", err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/execution/run"
-	"agentd/internal/kernel/model"
 )
 
 // historyBuilder makes the entries of one run. It counts entries by role because
@@ -21,6 +20,19 @@ type historyBuilder struct {
 	users   int
 	systems int
 	callers map[string]int // tool call id: index of the entry that made the call
+	output  string         // the run's output, which replaced its last reply; "": none did
+	blocked bool           // the last reply was removed
+}
+
+// addRun makes the entries of the run's message and of some of its steps.
+func (b *historyBuilder) addRun(steps []run.Step) error {
+	b.addMessage()
+	for i := range steps {
+		if err := b.addStep(&steps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *historyBuilder) add(e Entry) {
@@ -142,40 +154,26 @@ func numbered(base string, n int) string {
 	return base + "-" + strconv.Itoa(n)
 }
 
-// applyOutput makes the last reply the output of the run, in the entries and in
-// the messages, which it returns: what a guardrail changed or blocked must not
-// reach later turns either.
-func (b *historyBuilder) applyOutput(messages []model.Message) []model.Message {
+// applyOutput makes the last reply the output of the run: what a guardrail
+// changed or blocked must not reach later turns either.
+func (b *historyBuilder) applyOutput() {
 	reply := b.lastReply()
 	if reply < 0 || len(b.entries[reply].ToolCalls) > 0 {
-		return messages
+		return
 	}
-	last := len(messages) - 1
-	lastIsReply := last >= 0 && messages[last].Role == model.Assistant && len(messages[last].ToolCalls) == 0 &&
-		messages[last].From.RunID == b.run.RunID
 	switch b.run.Status {
 	case run.GuardrailBlocked:
-		b.entries = slices.Delete(b.entries, reply, reply+1)
-		if lastIsReply {
-			return messages[:last]
-		}
+		b.entries, b.blocked = slices.Delete(b.entries, reply, reply+1), true
 	case run.Completed:
 		var out run.Output
 		if json.Unmarshal(b.run.Output, &out) != nil || out.Text == "" {
-			break
+			return
 		}
 		e := &b.entries[reply]
 		e.Content, e.CostUSD = out.Text, b.run.Metrics.TotalCostUSD
 		e.OutputTruncated = out.OutputTruncated || out.Truncated
-		if lastIsReply {
-			messages = slices.Clone(messages)
-			if messages[last].Text != out.Text { // the endpoint's data may hold what was removed
-				messages[last].Opaque = model.Opaque{}
-			}
-			messages[last].Text = out.Text
-		}
+		b.output = out.Text
 	}
-	return messages
 }
 
 // lastReply returns the index of the run's last reply, or -1.

@@ -112,7 +112,10 @@ func (l *lifecycle) check(metadata schema.Object, m *ModelOverride) error {
 	return nil
 }
 
-// get reads a session with the history of its active branch.
+// shownHistory is how many entries a session is shown with.
+const shownHistory = 100
+
+// get reads a session with the newest entries of its active branch.
 func (l *lifecycle) get(ctx context.Context, tenant, id string) (*Session, error) {
 	r, err := l.store.Get(ctx, tenant, id)
 	if err != nil {
@@ -122,15 +125,23 @@ func (l *lifecycle) get(ctx context.Context, tenant, id string) (*Session, error
 }
 
 func (l *lifecycle) withHistory(ctx context.Context, r *Record) (*Session, error) {
-	c, err := l.reader.conversation(ctx, r)
+	graph, err := l.reader.graph(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.reader.path(ctx, r.TenantID, r.SessionID, r.ActiveBranch)
+	if err != nil {
+		return nil, err
+	}
+	newest, err := p.page(ctx, "", shownHistory)
 	if err != nil {
 		return nil, err
 	}
 	out := r.show(l.clock.Now())
-	for _, t := range c.graph.turns {
+	for _, t := range graph.turns {
 		out.Runs = append(out.Runs, t.RunID)
 	}
-	out.Branches, out.History = c.graph.withRuns(), c.history.entries
+	out.Branches, out.History, out.HistoryTruncated = graph.withRuns(), newest.entries(), newest.next != ""
 	return &out, nil
 }
 

@@ -103,7 +103,7 @@ func (m *merge) refresh() error {
 		return err
 	}
 	m.closing = rec.status(m.clock.Now()) != Active // read before the turns: none is added later
-	turns, err := m.store.ListTurns(m.ctx, m.tenant, m.id, m.lastTurn)
+	turns, err := m.store.ListTimedTurns(m.ctx, m.tenant, m.id, m.lastTurn)
 	if err != nil {
 		return err
 	}

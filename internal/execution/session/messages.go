@@ -2,8 +2,7 @@ package session
 
 import (
 	"context"
-	"slices"
-	"strconv"
+	"math"
 	"strings"
 	"time"
 
@@ -110,14 +109,15 @@ func planLimited(err error) error {
 type MessageList struct {
 	_ struct{} `json:"-" name:"SessionMessageList"`
 
-	Messages      []Entry    `json:"messages" required:"true"`
-	Items         []Entry    `json:"items" required:"true" doc:"The same as messages."`
-	Total         int        `json:"total" required:"true" doc:"Number of messages on all pages."`
-	HasMore       *bool      `json:"has_more,omitzero"`
-	Cursor        string     `json:"cursor,omitzero"`
-	ActiveRunID   string     `json:"active_run_id,omitzero" doc:"The run that is under way."`
-	ActiveStatus  run.Status `json:"active_run_status,omitzero"`
-	ActivePartial string     `json:"active_run_partial_content,omitzero" doc:"What it has answered so far."`
+	Messages          []Entry    `json:"messages" required:"true"`
+	Items             []Entry    `json:"items" required:"true" doc:"The same as messages."`
+	Total             int        `json:"total" required:"true" doc:"Number of messages on all pages. Of a page it is exact up to 1,000."`
+	TotalIsLowerBound bool       `json:"total_is_lower_bound,omitzero" doc:"There are more messages than total, which is 1,000 then."`
+	HasMore           *bool      `json:"has_more,omitzero"`
+	Cursor            string     `json:"cursor,omitzero"`
+	ActiveRunID       string     `json:"active_run_id,omitzero" doc:"The run that is under way."`
+	ActiveStatus      run.Status `json:"active_run_status,omitzero"`
+	ActivePartial     string     `json:"active_run_partial_content,omitzero" doc:"What it has answered so far."`
 }
 
 const maxMessages = 500
@@ -134,38 +134,46 @@ func (m *messageService) list(ctx context.Context, tenant string, in *messagesIn
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.reader.conversation(ctx, rec)
+	p, err := m.reader.path(ctx, tenant, rec.SessionID, rec.ActiveBranch)
 	if err != nil {
 		return nil, err
 	}
-	out := &MessageList{Total: len(c.history.entries)}
-	messages := c.history.entries
-	if in.Limit != "" || in.Cursor != "" {
-		messages = m.cutPage(out, scope, messages, position, in.Limit)
+	out := &MessageList{}
+	if in.Limit == "" && in.Cursor == "" {
+		all, err := p.page(ctx, "", math.MaxInt)
+		if err != nil {
+			return nil, err
+		}
+		out.Messages = all.entries()
+		out.Total = len(out.Messages)
+	} else if err := m.addPage(ctx, out, p, scope, position, in.Limit); err != nil {
+		return nil, err
 	}
-	out.Messages, out.Items = messages, messages
-	at := slices.IndexFunc(c.path, func(seg segment) bool { return !seg.finished && seg.whole() })
-	if at < 0 {
+	out.Items = out.Messages
+	active, err := m.reader.store.GetUnfinished(ctx, tenant, rec.SessionID, rec.ActiveBranch)
+	if fault.Is(err, fault.NotFound) {
 		return out, nil
 	}
-	return out, m.addActiveRun(ctx, tenant, c.path[at].runID, out)
+	if err != nil {
+		return nil, err
+	}
+	return out, m.addActiveRun(ctx, tenant, active.RunID, out)
 }
 
-// cutPage returns the page that ends at a position, and sets the paging fields. A
-// position counts from the beginning: the history grows only at its end, so it
-// stays valid.
-func (m *messageService) cutPage(out *MessageList, scope page.Scope, all []Entry, position, limit string) []Entry {
-	if end, err := strconv.Atoi(position); err == nil {
-		all = all[:min(max(end, 0), len(all))]
+// addPage adds the page that ends at a position, and the paging fields.
+func (m *messageService) addPage(ctx context.Context, out *MessageList, p *path, scope page.Scope, position, limit string) error {
+	found, err := p.page(ctx, position, page.Limit(limit, maxMessages, maxMessages))
+	if err != nil {
+		return err
 	}
-	n := page.Limit(limit, maxMessages, maxMessages)
-	more := len(all) > n
+	out.Messages = found.entries()
+	more := found.next != ""
 	out.HasMore = &more
 	if more {
-		start := len(all) - n
-		out.Cursor, all = m.cursors.Seal(scope, strconv.Itoa(start)), all[start:]
+		out.Cursor = m.cursors.Seal(scope, found.next)
 	}
-	return all
+	out.Total, out.TotalIsLowerBound, err = p.total(ctx)
+	return err
 }
 
 // addActiveRun adds the run that is under way, and the text of its unfinished

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"agentd/internal/base/fault"
@@ -15,25 +16,29 @@ type reader struct {
 	agents Agents
 }
 
-// conversation is the active branch of a session.
+// conversation is the whole active branch of a session.
 type conversation struct {
-	graph   *branchGraph
-	path    []segment
-	history *history
+	graph    *branchGraph
+	segments []segment
+	history  *history
 }
 
-// conversation reads the active branch of a session.
+// conversation reads the active branch of a session from the beginning.
 func (r *reader) conversation(ctx context.Context, rec *Record) (*conversation, error) {
 	graph, err := r.graph(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
-	path := graph.path(rec.ActiveBranch)
-	h, err := r.history(ctx, rec.TenantID, path)
+	p, err := r.path(ctx, rec.TenantID, rec.SessionID, rec.ActiveBranch)
 	if err != nil {
 		return nil, err
 	}
-	return &conversation{graph, path, h}, nil
+	c := &conversation{graph: graph}
+	if c.segments, err = p.segments(ctx); err != nil {
+		return nil, err
+	}
+	c.history, err = p.history(ctx, c.segments)
+	return c, err
 }
 
 // graph reads the branches and turns of a session.
@@ -42,59 +47,62 @@ func (r *reader) graph(ctx context.Context, rec *Record) (*branchGraph, error) {
 	if err != nil {
 		return nil, err
 	}
-	turns, err := r.store.ListTurns(ctx, rec.TenantID, rec.SessionID, 0)
+	turns, err := r.store.ListTurns(ctx, rec.TenantID, rec.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	return newBranchGraph(rec, branches, turns), nil
 }
 
-// history reads the history of a path.
-func (r *reader) history(ctx context.Context, tenant string, path []segment) (*history, error) {
+// segments returns all runs of a path, oldest first.
+func (p *path) segments(ctx context.Context) ([]segment, error) {
+	all, err := p.backwards().next(ctx, math.MaxInt)
+	slices.Reverse(all)
+	return all, err
+}
+
+// history reads the history of a whole path.
+func (p *path) history(ctx context.Context, segments []segment) (*history, error) {
 	h := newHistory()
-	if len(path) == 0 {
-		return h, nil
-	}
-	runs, err := r.store.ListJournals(ctx, tenant, runIDs(path))
-	if err != nil {
-		return nil, err
-	}
-	for i := range runs {
-		if runs[i].Run.RunID == "" {
-			continue // the run was deleted; the runs after it were not
-		}
-		if err := h.add(&runs[i], path[i].lastStep); err != nil {
+	for part := range slices.Chunk(segments, maxStretch) {
+		chapters, err := p.chapters(ctx, part)
+		if err != nil {
 			return nil, err
+		}
+		for _, c := range chapters {
+			h.add(c)
 		}
 	}
 	h.markCompacted()
 	return h, nil
 }
 
-// before returns the messages of the turns before a run's own.
-func (r *reader) before(ctx context.Context, rec *run.Record) ([]model.Message, error) {
+// before returns the messages of the turns before a run's own, as far as its model
+// is shown them.
+func (r *reader) before(ctx context.Context, rec *run.Record, reach run.Reach) ([]model.Message, error) {
 	if rec.SessionID == nil {
 		return nil, nil
 	}
-	session, err := r.store.Get(ctx, rec.TenantID, *rec.SessionID)
-	if err != nil {
-		return nil, err
-	}
-	graph, err := r.graph(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(graph.turns, func(t TimedTurn) bool { return t.RunID == rec.RunID })
-	if at < 0 {
+	t, err := r.store.GetTurn(ctx, rec.TenantID, rec.RunID)
+	if fault.Is(err, fault.NotFound) || err == nil && t.SessionID != *rec.SessionID {
 		return nil, nil // its branch was deleted
 	}
-	path := graph.path(graph.turns[at].BranchID)
-	own := slices.IndexFunc(path, func(seg segment) bool { return seg.runID == rec.RunID })
-	h, err := r.history(ctx, rec.TenantID, path[:own])
 	if err != nil {
 		return nil, err
 	}
-	return h.messages, nil
+	p, err := r.path(ctx, rec.TenantID, t.SessionID, t.BranchID)
+	if err != nil {
+		return nil, err
+	}
+	p = p.upTo(t.Turn)
+	session, err := r.store.Get(ctx, rec.TenantID, t.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if session.Summary.Rules {
+		return p.allMessages(ctx)
+	}
+	return messagesOf(ctx, p, reach)
 }
 
 // agentName returns the name of an agent, or "" if the agent was deleted.

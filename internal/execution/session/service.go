@@ -143,9 +143,9 @@ func (s *Service) Replace(ctx context.Context, tenant string, req *run.Request, 
 }
 
 // Before implements run.Conversations: it returns what the model reads of the
-// turns before the run's own.
-func (s *Service) Before(ctx context.Context, r *run.Record) ([]model.Message, error) {
-	return s.reader.before(ctx, r)
+// turns before the run's own, as far as reach asks for.
+func (s *Service) Before(ctx context.Context, r *run.Record, reach run.Reach) ([]model.Message, error) {
+	return s.reader.before(ctx, r, reach)
 }
 
 // OnRunState is the run.Watcher of sessions: the end of a run starts the next

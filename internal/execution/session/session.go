@@ -53,21 +53,22 @@ const Root = "main"
 
 // Session is a session as the API shows it.
 type Session struct {
-	SessionID     string         `json:"session_id" format:"uuid" required:"true"`
-	TenantID      string         `json:"tenant_id" required:"true"`
-	AgentID       string         `json:"agent_id" format:"uuid" required:"true"`
-	Status        Status         `json:"status" enum:"active,closed,expired" required:"true"`
-	History       []Entry        `json:"conversation_history" doc:"Messages of the active branch, oldest first. Empty in lists."`
-	Metadata      schema.Object  `json:"metadata"`
-	Runs          []string       `json:"runs" doc:"Run ids of all branches, in the order of their turns. Empty in lists."`
-	CreatedAt     time.Time      `json:"created_at"`
-	UpdatedAt     time.Time      `json:"updated_at"`
-	ExpiresAt     *time.Time     `json:"expires_at"`
-	TeamID        *string        `json:"team_id" format:"uuid"`
-	Branches      []Branch       `json:"branches" doc:"Branches of the conversation, root first. Empty in lists."`
-	ActiveBranch  string         `json:"active_branch" doc:"The branch that new messages go to."`
-	QueueMode     string         `json:"queue_mode" enum:"allow,reject"`
-	ModelOverride *ModelOverride `json:"model_override" doc:"Used instead of the agent's model."`
+	SessionID        string         `json:"session_id" format:"uuid" required:"true"`
+	TenantID         string         `json:"tenant_id" required:"true"`
+	AgentID          string         `json:"agent_id" format:"uuid" required:"true"`
+	Status           Status         `json:"status" enum:"active,closed,expired" required:"true"`
+	History          []Entry        `json:"conversation_history" doc:"The newest 100 messages of the active branch, oldest first. Empty in lists."`
+	HistoryTruncated bool           `json:"history_truncated,omitzero" doc:"There are older messages; the list of messages has them, in pages."`
+	Metadata         schema.Object  `json:"metadata"`
+	Runs             []string       `json:"runs" doc:"Run ids of all branches, in the order of their turns. Empty in lists."`
+	CreatedAt        time.Time      `json:"created_at"`
+	UpdatedAt        time.Time      `json:"updated_at"`
+	ExpiresAt        *time.Time     `json:"expires_at"`
+	TeamID           *string        `json:"team_id" format:"uuid"`
+	Branches         []Branch       `json:"branches" doc:"Branches of the conversation, root first. Empty in lists."`
+	ActiveBranch     string         `json:"active_branch" doc:"The branch that new messages go to."`
+	QueueMode        string         `json:"queue_mode" enum:"allow,reject"`
+	ModelOverride    *ModelOverride `json:"model_override" doc:"Used instead of the agent's model."`
 }
 
 // ModelOverride is the model that the runs of a session use instead of their
@@ -167,6 +168,9 @@ type Summary struct {
 	First string `json:"first,omitzero"` // first message of the user, truncated
 	Last  string `json:"last,omitzero"`  // last message of either side, truncated
 	Count int64  `json:"count,omitzero"` // messages of users, and answers of the agent
+	// Rules reports whether system messages came with a turn. They stay for good, so
+	// that every turn of such a session reads all turns before it.
+	Rules bool `json:"rules,omitzero"`
 }
 
 // Turn is the place of a run in a session.
@@ -176,7 +180,14 @@ type Turn struct {
 	BranchID  string
 	RunID     string
 	Finished  bool
+
+	Entries    int64 // of a finished run, as the API shows it; uncounted: not known
+	Summarized bool  // a finished run has a completed compaction
 }
+
+// uncounted are the Entries of a turn that is unfinished, or ended before they
+// were counted.
+const uncounted = -1
 
 // status returns the status at now. A session past its expiry has expired even
 // if that is not stored yet.

@@ -114,8 +114,12 @@ func (s *shareService) addRuns(ctx context.Context, tenant string, c *conversati
 			calls[e.RunID] = append(calls[e.RunID], SharedToolCall{call.Name, call.Status, call.DurationMS})
 		}
 	}
-	for _, id := range runIDs(c.path[max(0, len(c.path)-sharedRuns):]) {
+	for _, seg := range c.segments[max(0, len(c.segments)-sharedRuns):] {
+		id := seg.RunID
 		r, err := s.runs.Get(ctx, tenant, id)
+		if fault.Is(err, fault.NotFound) {
+			continue // the run was deleted
+		}
 		if err != nil {
 			return err
 		}

@@ -39,17 +39,33 @@ type Store interface {
 	// PutTurnTx makes another run that of a turn, which is unfinished then, and
 	// returns the turn. Errors: NotFound if the run has no turn.
 	PutTurnTx(tx txn.Tx, tenant, runID, by string) (Turn, error)
-	// FinishTurnTx marks the turn of a run as finished, and reports whether it was
-	// unfinished.
-	FinishTurnTx(tx txn.Tx, tenant, runID string) (Turn, bool, error)
+	// GetTurnTx returns the turn of a run. Errors: NotFound if it has none.
+	GetTurnTx(tx txn.Tx, tenant, runID string) (Turn, error)
+	// FinishTurnTx stores a turn as finished, with what was counted of its run.
+	FinishTurnTx(tx txn.Tx, tenant string, t Turn) error
+	// ListStepOutlinesTx returns the steps of a run as far as it takes to count their
+	// entries: only steps of type llm have an output, others an empty one where they
+	// have any.
+	ListStepOutlinesTx(tx txn.Tx, tenant, runID string) ([]run.Step, error)
 	// ListUnfinishedTx returns the unfinished turns of a branch, or of all branches if
 	// branch is empty, in order.
 	ListUnfinishedTx(tx txn.Tx, tenant, session, branch string) ([]Turn, error)
+	// GetUnfinished returns the first unfinished turn of a branch. Errors: NotFound.
+	GetUnfinished(ctx context.Context, tenant, session, branch string) (Turn, error)
 	DeleteTurnsTx(tx txn.Tx, tenant, session, branch string) (int64, error)
 
-	// ListTurns returns the turns of a session after one, in order, with the times of
-	// their runs.
-	ListTurns(ctx context.Context, tenant, session string, after int64) ([]TimedTurn, error)
+	// GetTurn returns the turn of a run. Errors: NotFound if it has none.
+	GetTurn(ctx context.Context, tenant, runID string) (Turn, error)
+	// GetSummarizedTurn returns the newest turn of a branch, up to one, whose run has a
+	// summary. Errors: NotFound if there is none. Runs that are under way are left out.
+	GetSummarizedTurn(ctx context.Context, tenant, session, branch string, through int64) (Turn, error)
+	// ListTurns returns the turns of a session in order.
+	ListTurns(ctx context.Context, tenant, session string) ([]Turn, error)
+	// ListTurnsBack returns up to limit turns of a branch before one, newest first.
+	ListTurnsBack(ctx context.Context, tenant, session, branch string, before int64, limit int) ([]Turn, error)
+	// ListTimedTurns returns the turns of a session after one, in order, with the times
+	// of their runs.
+	ListTimedTurns(ctx context.Context, tenant, session string, after int64) ([]TimedTurn, error)
 	// ListJournals reads runs with their steps, in the order of the ids. A run that does
 	// not exist is left empty.
 	ListJournals(ctx context.Context, tenant string, runs []string) ([]run.Journal, error)

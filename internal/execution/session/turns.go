@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -11,6 +12,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 )
 
 var emptyObject = jsontext.Value(`{}`)
@@ -74,11 +76,18 @@ func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	// It starts again, so that no turn starts before the end of the one before it.
 	now = len(before) == 0 && (r.StartedAt == nil || !rec.UpdatedAt.After(*r.StartedAt))
 	rec.Turns++
-	t := Turn{SessionID: rec.SessionID, Turn: rec.Turns, BranchID: rec.ActiveBranch, RunID: r.RunID, Finished: final}
+	t := Turn{SessionID: rec.SessionID, Turn: rec.Turns, BranchID: rec.ActiveBranch, RunID: r.RunID, Finished: final, Entries: uncounted}
+	if final {
+		if err := t.count(r, nil); err != nil {
+			return false, err
+		}
+	}
 	if err := q.store.CreateTurnTx(tx, r.TenantID, t); err != nil {
 		return false, err
 	}
-	rec.Summary.add(messageText(r), true)
+	in := r.ParsedInput()
+	rec.Summary.add(in.Message, true)
+	rec.Summary.Rules = rec.Summary.Rules || slices.ContainsFunc(in.History, func(m model.Message) bool { return m.Role == model.System })
 	rec.UpdatedAt = q.clock.Now()
 	q.hints.publish(tx, rec.SessionID, hintRunAdded)
 	return now, q.store.UpdateTx(tx, rec)
@@ -133,7 +142,7 @@ func (q *turnQueue) finish(tx txn.Tx, r *run.Record) error {
 	if err != nil {
 		return err
 	}
-	t, ended, err := q.store.FinishTurnTx(tx, r.TenantID, r.RunID)
+	t, ended, err := q.endTurn(tx, r)
 	if err != nil || !ended {
 		return err
 	}
@@ -155,8 +164,40 @@ func (q *turnQueue) finish(tx txn.Tx, r *run.Record) error {
 	return nil
 }
 
-// messageText returns the user's message of a run.
-func messageText(r *run.Record) string { return r.ParsedInput().Message }
+// endTurn stores that the turn of a run is finished, and reports whether it was
+// unfinished.
+func (q *turnQueue) endTurn(tx txn.Tx, r *run.Record) (t Turn, ended bool, err error) {
+	t, err = q.store.GetTurnTx(tx, r.TenantID, r.RunID)
+	if fault.Is(err, fault.NotFound) {
+		return t, false, nil
+	}
+	if err != nil || t.Finished {
+		return t, false, err
+	}
+	steps, err := q.store.ListStepOutlinesTx(tx, r.TenantID, r.RunID)
+	if err != nil {
+		return t, false, err
+	}
+	if err := t.count(r, steps); err != nil {
+		return t, false, err
+	}
+	t.Finished = true
+	return t, true, q.store.FinishTurnTx(tx, r.TenantID, t)
+}
+
+// count counts the entries of a run that has ended.
+func (t *Turn) count(r *run.Record, steps []run.Step) error {
+	b := historyBuilder{run: r, callers: map[string]int{}}
+	if err := b.addRun(steps); err != nil {
+		return err
+	}
+	b.applyOutput()
+	t.Entries = int64(len(b.entries))
+	t.Summarized = slices.ContainsFunc(steps, func(s run.Step) bool {
+		return s.Type == run.StepCompaction && s.Status == run.StepCompleted
+	})
+	return nil
+}
 
 // answerText returns the text of a run's output, or "" if it has none.
 func answerText(r *run.Record) string {

@@ -25,7 +25,8 @@ const (
 // Breaker is a client that stops calling endpoints that do not answer: after
 // five calls in a row without an answer it refuses further ones at once, so that
 // callers do not wait and fallbacks are called without delay. After a pause one
-// call may try again; if that fails too the next pause is twice as long.
+// call may try again; if that fails too the next pause is twice as long. A request
+// with Probe does not wait for the end of the pause.
 //
 // Only a missing answer counts: failed connections, time-outs and the statuses
 // of gateways (502, 503, 504, 529). An error that the endpoint itself answers,
@@ -144,7 +145,11 @@ func (b *Breaker) circuit(t *Target) *breaker.Breaker {
 
 // Generate implements [Client].
 func (b *Breaker) Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error) {
-	return guarded(ctx, b, &req.Target, func() (Response, error) { return b.Next.Generate(ctx, req, sink) })
+	allow := (*breaker.Breaker).Allow
+	if req.Probe {
+		allow = (*breaker.Breaker).AllowTrial
+	}
+	return guardedBy(ctx, b, allow, &req.Target, func() (Response, error) { return b.Next.Generate(ctx, req, sink) })
 }
 
 // Forward implements [Forwarder].
@@ -182,12 +187,18 @@ func (g guardedEmbedder) Embed(ctx context.Context, texts []string) (Embedded, e
 }
 
 func guarded[T any](ctx context.Context, b *Breaker, t *Target, call func() (T, error)) (T, error) {
+	return guardedBy(ctx, b, (*breaker.Breaker).Allow, t, call)
+}
+
+func guardedBy[T any](
+	ctx context.Context, b *Breaker, allow func(*breaker.Breaker, time.Time) (bool, time.Duration), t *Target, call func() (T, error),
+) (T, error) {
 	c := b.circuit(t)
-	trial, wait := c.Allow(b.Clock.Now())
+	trial, wait := allow(c, b.Clock.Now())
 	if wait > 0 {
 		b.observe(t, CallNotMade, 0, nil, nil)
 		return *new(T), &Error{
-			Code: "model_error", Status: 503, Retryable: true, Passing: true, RetryAfter: wait,
+			Code: "model_error", Status: 503, Retryable: true, Passing: true, NotMade: true, RetryAfter: wait,
 			Detail: fmt.Sprintf("The model endpoint did not answer %d calls in a row and is left alone for %.0f seconds.",
 				c.State().Failures, wait.Seconds()),
 		}

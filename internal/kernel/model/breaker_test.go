@@ -58,6 +58,45 @@ func (f *fickle) Embed(context.Context, []string) (model.Embedded, error) {
 
 var silence = &model.Error{Code: "model_error", Detail: "no answer", Retryable: true}
 
+// A probe is made while the endpoint is left alone, one at a time; its success ends the
+// rest.
+func TestBreakerLetsProbesPass(t *testing.T) {
+	t.Parallel()
+	next := &fickle{err: silence}
+	b := &model.Breaker{Next: next, Clock: clock.NewFake()}
+	ask := func(probe bool) error {
+		_, err := b.Generate(t.Context(), model.Request{Target: model.Target{Provider: "default", Model: "m"}, Probe: probe}, nil)
+		return err
+	}
+	for range 5 {
+		_ = ask(false)
+	}
+	var e *model.Error
+	if err := ask(false); !errors.As(err, &e) || !e.NotMade || next.calls != 5 {
+		t.Errorf("an ordinary call: %v, %d calls", err, next.calls)
+	}
+	for range 3 {
+		if err := ask(true); !errors.Is(err, silence) {
+			t.Errorf("a probe: %v", err)
+		}
+	}
+	next.begun, next.end, next.err = make(chan struct{}), make(chan struct{}), nil
+	probed := make(chan error)
+	go func() { probed <- ask(true) }()
+	<-next.begun
+	if err := ask(true); !errors.As(err, &e) || !e.NotMade {
+		t.Errorf("a second probe at the same time: %v", err)
+	}
+	close(next.end)
+	if err := <-probed; err != nil {
+		t.Error(err)
+	}
+	next.begun = nil
+	if err := ask(false); err != nil {
+		t.Errorf("after a probe that succeeded: %v", err)
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	next, now := &fickle{err: silence}, clock.NewFake()

@@ -117,6 +117,9 @@ type Request struct {
 	// LimitWait is how long a call without a permit waits for one; 0: the client's
 	// own maximum.
 	LimitWait time.Duration
+	// Probe has the call made although its endpoint is left alone after failures, to
+	// find out whether it is back: one such call at a time.
+	Probe bool
 	// OnRate is called with what an answer says about the endpoint's limits; nil:
 	// nobody wants to know.
 	OnRate func(Rate)
@@ -194,6 +197,7 @@ type Error struct {
 	Status     int    // the endpoint's HTTP status; 0: it did not answer properly
 	Retryable  bool   // another call at once may succeed; false once a piece of the answer was delivered
 	Passing    bool   // the same call may succeed later: the endpoint is overloaded, or was not reached
+	NotMade    bool   // the endpoint was not asked: it is left alone after failures, and RetryAfter is not its own
 	RetryAfter time.Duration
 	Cause      error // for logs
 }

@@ -35,6 +35,7 @@ type FetchConfig struct {
 	Guarded   *outbound.Client // for addresses that tenants choose
 	Places    *share.Places    // for making text of pages [without a limit]
 	Timeout   time.Duration    // of a fetch with all its redirects [10 s]
+	Reach     time.Duration    // for how long an address that cannot be reached is tried [5 s]
 	MaxBytes  int              // of a body, on the wire and decoded [2 MiB]
 	Redirects int              // that are followed [5]
 }
@@ -47,6 +48,7 @@ var _ webtool.Fetcher = (*Fetcher)(nil)
 // NewFetcher returns a fetcher.
 func NewFetcher(c FetchConfig) *Fetcher {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Reach = cmp.Or(c.Reach, 5*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<20)
 	c.Redirects = cmp.Or(c.Redirects, 5)
 	return &Fetcher{c}
@@ -68,7 +70,8 @@ func (f *Fetcher) Fetch(ctx context.Context, tenant, url string) (webtool.Page, 
 	req.Header.Set("User-Agent", "agentd/1 (http_fetch)")
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout) // includes the conversion of the body
 	defer cancel()
-	resp, err := f.Guarded.Do(req.WithContext(ctx), outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects})
+	limits := outbound.Limits{Time: f.Timeout, Bytes: int64(f.MaxBytes) + 1, Hops: f.Redirects}
+	resp, err := f.Guarded.DoOnceReachable(req.WithContext(ctx), f.Reach, limits)
 	if err != nil {
 		return webtool.Page{}, f.publicError(ctx, err)
 	}

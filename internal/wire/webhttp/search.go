@@ -19,6 +19,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/text"
 	"agentd/internal/content/webtool"
+	"agentd/internal/wire/outbound"
 )
 
 // The supported search providers.
@@ -34,6 +35,7 @@ type SearchConfig struct {
 	APIKey    string            // Brave's subscription token; a bearer token for SearXNG, if it wants one
 	Transport http.RoundTripper // without a guard, because the operator chose the address [a new one]
 	Timeout   time.Duration     // [10 s]
+	Reach     time.Duration     // for how long a provider that cannot be reached is tried [5 s]
 }
 
 // Search implements webtool.Searcher. Safe for concurrent use.
@@ -57,7 +59,7 @@ func NewSearch(c SearchConfig) *Search {
 			TLSHandshakeTimeout: 5 * time.Second, MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		}
 	}
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Timeout, c.Reach = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.Reach, 5*time.Second)
 	// A redirect would send the key elsewhere.
 	client := &http.Client{Transport: c.Transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -78,7 +80,7 @@ func (s *Search) Search(ctx context.Context, query string, limit int) ([]webtool
 	if err != nil {
 		return nil, searchError("The search provider's address is not a valid URL.", err)
 	}
-	resp, err := s.client.Do(req)
+	resp, err := outbound.OnceReachable(req, s.Reach, func() (*http.Response, error) { return s.client.Do(req) })
 	if err != nil {
 		return nil, s.transportError(ctx, err)
 	}

@@ -300,7 +300,7 @@ func TestMCPServersThatAreRefused(t *testing.T) {
 		})
 	}
 	for field, body := range map[string]object{
-		"mcp":                      {"servers": 7},
+		"mcp.servers":              {"servers": 7},
 		"mcp.servers[0].transport": {"servers": []object{{"id": "a", "name": "a", "url": "https://example.com"}}},
 		"mcp.servers[0].url":       {"servers": []object{{"id": "a", "name": "a", "transport": "http", "url": "x"}}},
 		"mcp.servers[1].id":        {"servers": []object{{"id": "a", "name": "a", "transport": "http", "url": "https://example.com"}, {"id": "a", "name": "b", "transport": "http", "url": "https://example.com"}}},

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/ptr"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 )
@@ -216,7 +217,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	wrong = append(wrong, checkOverrides(g.ToolOverrides)...)
-	return append(wrong, wrongEffort(g.Thinking)...)
+	return append(append(wrong, wrongEffort(g.Thinking)...), jsonform.WrongSettings(g.Settings)...)
 }
 
 func hasCron(schedule schema.Nullable) []fault.Field {

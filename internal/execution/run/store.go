@@ -158,6 +158,7 @@ type AgentSpec struct {
 	CancelOnDisconnect bool
 
 	ModelRetry ModelRetry
+	Settings   []byte // the agent's model_settings
 
 	ToolOverrides    []agent.ToolOverride // go before the rules
 	ApprovalRules    []ApprovalRule       // policies.tool_approvals, which go before the lists

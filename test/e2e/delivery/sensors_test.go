@@ -60,7 +60,7 @@ func TestSensors(t *testing.T) {
 			t.Errorf("the address is %v", made["url"])
 		}
 		status, answer := signed(t, made, `{"pull": {"number": 7}}`, "Content-Type", "application/json", "X-GitHub-Event", "pull", "Cookie", "a=hush")
-		if status != 200 || answer["received"] != true || len(answer) != 2 {
+		if status != 200 || answer["received"] != true || answer["accepted"] != true || len(answer) != 3 {
 			t.Fatalf("%d %v", status, answer)
 		}
 		run := n.WaitRun(answer["run_id"].(string))

@@ -6,6 +6,7 @@ import "strings"
 var bounded = map[string]string{
 	"goose_db_version": "a row for each migration",
 	"nodes":            "a row for each node",
+	"audit_push":       "one row: since when entries are pushed",
 	"secret_keys":      "a row for each secret key",
 	"secret_servers":   "a row for each node",
 	"kept_secrets":     "a few secrets of the deployment",

@@ -165,6 +165,10 @@ bench: ## Compare agentd with what the machine allows (about 12 minutes)
 bench-quick: ## The same, a first impression (about 2 minutes)
 	$(GO) run ./bench/measure -quick
 
+.PHONY: bench-growth
+bench-growth: ## Measure lists, writes, restart and bytes with RUNS=1000000 runs, on SQLite or POSTGRES=url (about 15 minutes)
+	$(GO) run ./bench/growth -runs $(or $(RUNS),1000000) $(if $(POSTGRES),-postgres "$(POSTGRES)")
+
 .PHONY: sbom
 sbom: build ## Write bin/agentd.cdx.json, what the program is made of (CycloneDX)
 	$(GO) run ./internal/tools/sbom $(BIN)/agentd $(VERSION) >$(BIN)/agentd.cdx.json

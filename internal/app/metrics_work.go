@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/base/lasting"
+	"agentd/internal/base/txn"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
@@ -103,6 +105,22 @@ func logRefusals(log *slog.Logger, m sqldb.Metrics) sqldb.Metrics {
 	m.Failed = func(closures int, err error) {
 		refused.Notice("err", err)
 		failed(closures, err)
+	}
+	return m
+}
+
+// logSlow counts slow statements by the route that sent them, and logs their text,
+// which has placeholders for all values.
+func logSlow(log *slog.Logger, r *prometheus.Registry, m sqldb.Metrics) sqldb.Metrics {
+	slow := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentd_slow_statements_total",
+		Help: "Statements that took half a second or more, by the route that sent them; no route: the server's own work.",
+	}, []string{"route"})
+	r.MustRegister(slow)
+	m.Slow = func(o *txn.Origin, text string, took time.Duration) {
+		slow.WithLabelValues(o.Route).Inc()
+		log.Warn("a statement was slow", "route", o.Route, "tenant", o.Tenant, "duration_ms", took.Milliseconds(),
+			"statement", strings.Join(strings.Fields(text), " "))
 	}
 	return m
 }

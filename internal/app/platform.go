@@ -129,7 +129,8 @@ func (p *platform) openStorage(ctx context.Context) error {
 	if p.node, err = nodeName(dir); err != nil {
 		return err
 	}
-	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: logRefusals(p.log, observeWrites(p.metrics))}
+	metrics := logSlow(p.log, p.metrics, logRefusals(p.log, observeWrites(p.metrics)))
+	c := sqldb.Config{URL: p.cfg.Storage.DatabaseURL.Reveal(), Logger: p.log, Metrics: metrics}
 	if c.URL == "" {
 		c.Dir = dir
 	}

@@ -89,7 +89,7 @@ const (
 // modules lists the third-party modules that a package may import, beside
 // those that its whole layer may. A new dependency is a decision: a row here.
 var modules = map[string][]string{
-	"bench/*":                {"modernc.org/sqlite", jsonModule},
+	"bench/*":                {"modernc.org/sqlite", "github.com/jackc/pgx/v5", jsonModule},
 	"docs/examples/goclient": {"github.com/openai/openai-go/v3", "github.com/anthropics/anthropic-sdk-go"},
 
 	"internal/base/cache":  {"github.com/maypok86/otter/v2"},
@@ -103,7 +103,7 @@ var modules = map[string][]string{
 	"internal/kernel/jsonform": {"github.com/santhosh-tekuri/jsonschema/v6"},
 
 	"internal/store/natsbus":         {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
-	"internal/store/sqldb":           {"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"},
+	"internal/store/sqldb":           {"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite", "modernc.org/libc"},
 	"internal/store/sqldb/sqldbtest": {"github.com/jackc/pgx/v5"},
 
 	"internal/agents/guardrail":   {"golang.org/x/text"},

@@ -8,6 +8,7 @@ import (
 	"agentd/internal/agents/guardrail"
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 )
 
@@ -38,18 +39,19 @@ const (
 // they came, with members that are not in their type; the parts that act on them
 // read them. The tag group names the part of a form that a field belongs to.
 type Config struct {
-	Name         string                          `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics"`
-	Description  string                          `json:"description" group:"basics" doc:"What it does, for people and for the agents that may delegate to it."`
-	Model        ModelConfig                     `json:"model" group:"model" doc:"Which model it uses. Left out: the deployment's default model."`
-	Fallback     *ModelConfig                    `json:"fallback_model" group:"model" doc:"Used where the model fails before it answered anything."`
-	ModelRetry   *ModelRetry                     `json:"model_retry" merge:"1" group:"model" advanced:"true" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
-	Prompts      Prompts                         `json:"prompts" group:"basics"`
-	MCP          schema.ObjectOf[mcp.Field]      `json:"mcp" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
-	Policies     schema.ObjectOf[Policies]       `json:"policies" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
-	Skills       []schema.ObjectOf[Skill]        `json:"skills" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
-	Thinking     schema.NullableOf[Thinking]     `json:"thinking" group:"model" doc:"How a reasoning model thinks."`
-	EffortPolicy schema.NullableOf[EffortPolicy] `json:"effort_policy" group:"model" advanced:"true" doc:"The effort of each phase of a run. It goes before thinking.effort, unless thinking.mode is fixed."`
-	Limits       *Limits                         `json:"resource_limits" merge:"1" group:"limits" doc:"Bounds of each of its runs. A limit that is not set does not bind."`
+	Name         string                            `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics"`
+	Description  string                            `json:"description" group:"basics" doc:"What it does, for people and for the agents that may delegate to it."`
+	Model        ModelConfig                       `json:"model" group:"model" doc:"Which model it uses. Left out: the deployment's default model."`
+	Fallback     *ModelConfig                      `json:"fallback_model" group:"model" doc:"Used where the model fails before it answered anything."`
+	ModelRetry   *ModelRetry                       `json:"model_retry" merge:"1" group:"model" advanced:"true" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
+	Settings     schema.NullableOf[model.Settings] `json:"model_settings" merge:"1" group:"model" doc:"How its model answers. Messages and runs may set others, which take precedence member by member."`
+	Prompts      Prompts                           `json:"prompts" group:"basics"`
+	MCP          schema.ObjectOf[mcp.Field]        `json:"mcp" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
+	Policies     schema.ObjectOf[Policies]         `json:"policies" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
+	Skills       []schema.ObjectOf[Skill]          `json:"skills" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
+	Thinking     schema.NullableOf[Thinking]       `json:"thinking" group:"model" doc:"How a reasoning model thinks."`
+	EffortPolicy schema.NullableOf[EffortPolicy]   `json:"effort_policy" group:"model" advanced:"true" doc:"The effort of each phase of a run. It goes before thinking.effort, unless thinking.mode is fixed."`
+	Limits       *Limits                           `json:"resource_limits" merge:"1" group:"limits" doc:"Bounds of each of its runs. A limit that is not set does not bind."`
 
 	Memory                schema.NullableOf[Memory]             `json:"memory" merge:"1" group:"memory" doc:"What it remembers between runs."`
 	CoreMemory            schema.NullableOf[CoreMemory]         `json:"core_memory" merge:"1" group:"memory" doc:"Short texts that it always has in mind."`

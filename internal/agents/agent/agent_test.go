@@ -86,6 +86,19 @@ var samples = resourcetest.Samples{
 			Body: `{"name":"a","model_retry":{"max_elapsed_ms":-1,"max_attempts":1001}}`, Fields: []string{"model_retry.max_elapsed_ms", "model_retry.max_attempts"},
 		},
 		{Body: `{"name":"a","model_retry":{"max_elapsed_ms":"1","max_attempts":1.5}}`, Fields: []string{"model_retry.max_elapsed_ms", "model_retry.max_attempts"}},
+		{
+			Body: `{"name":"a","model_settings":{"temperature":3,"top_p":-1,"max_output_tokens":0,"seed":"x","stop":["a","b","c","d","e"],
+				"presence_penalty":-3,"reasoning_effort":"huge","prompt_cache":"on"}}`,
+			Fields: []string{
+				"model_settings.temperature", "model_settings.top_p", "model_settings.max_output_tokens", "model_settings.seed", "model_settings.stop",
+				"model_settings.presence_penalty", "model_settings.reasoning_effort", "model_settings.prompt_cache",
+			},
+		},
+		{Body: `{"name":"a","model_settings":{"response_format":{"type":"xml"}}}`, Fields: []string{"model_settings.response_format"}},
+		{
+			Body:   `{"name":"a","model_settings":{"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"what"}}}}}`,
+			Fields: []string{"model_settings.response_format"},
+		},
 		{Body: `{"name":"a","thinking":{"effort":101}}`, Fields: []string{"thinking.effort"}},
 		{Body: `{"name":"a","thinking":{"effort":"most"}}`, Fields: []string{"thinking.effort"}},
 		{Body: `{"name":"a","thinking":{"effort":true,"budget_tokens":1}}`, Fields: []string{"thinking.effort"}},

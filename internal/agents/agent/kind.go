@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/egress"
+	"agentd/internal/kernel/jsonform"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 )
@@ -219,7 +220,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	wrong = append(wrong, checkOverrides(g.ToolOverrides)...)
-	return append(wrong, wrongEffort(g.Thinking)...)
+	return append(append(wrong, wrongEffort(g.Thinking)...), jsonform.WrongSettings(g.Settings)...)
 }
 
 // addresses returns the URLs that runs of an agent call.

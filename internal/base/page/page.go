@@ -10,6 +10,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentd/internal/base/fault"
 )
@@ -31,6 +32,23 @@ type Window struct {
 	Ascending bool // oldest first
 }
 
+// Moment is a position in a list by time and id: the microseconds of the Unix
+// time, a comma and the id.
+type Moment string
+
+// MomentOf returns the position of a row.
+func MomentOf(at time.Time, id string) string {
+	return strconv.FormatInt(at.UnixMicro(), 10) + "," + id
+}
+
+// Parts returns the time and the id of a position; of another text, times that no
+// row has.
+func (m Moment) Parts() (time.Time, string) {
+	micros, id, _ := strings.Cut(string(m), ",")
+	n, _ := strconv.ParseInt(micros, 10, 64)
+	return time.UnixMicro(n), id
+}
+
 // Cursors seals and opens cursors with keys of this deployment.
 type Cursors struct{ keys [][]byte }
 
@@ -46,6 +64,10 @@ func seal(key []byte, s Scope, position string) string {
 }
 
 const macSize = 12
+
+// MaxCount is how many rows a total counts at most: beyond it the answer has this
+// number and total_is_lower_bound.
+const MaxCount = 1000
 
 func mac(key []byte, s Scope, position string) []byte {
 	h := hmac.New(sha256.New, key)

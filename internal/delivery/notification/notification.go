@@ -119,7 +119,7 @@ type Store interface {
 	ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]Notification, error)
 	// GetLastSeq returns the highest number that was ever assigned.
 	GetLastSeq(ctx context.Context, tenant string) (int64, error)
-	CountUnread(ctx context.Context, tenant, user string) (int, error)
+	CountUnread(ctx context.Context, tenant, user string, limit int) (int, error)
 
 	// MarkReadTx marks one as read, or all if id is "", and returns how many were
 	// unread.

@@ -126,7 +126,7 @@ func (r *harness) sees(who authz.Caller, want ...string) {
 
 func (r *harness) unread(who authz.Caller, want int) {
 	r.t.Helper()
-	n, err := r.Store.CountUnread(r.t.Context(), who.TenantID, who.UserID)
+	n, err := r.Store.CountUnread(r.t.Context(), who.TenantID, who.UserID, 1001)
 	r.fatal(err)
 	if n != want || len(r.seen(who, true)) != want {
 		r.t.Errorf("%d are not read, %v; want %d", n, r.seen(who, true), want)

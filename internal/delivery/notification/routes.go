@@ -117,11 +117,19 @@ type unreadCount struct {
 
 	UnreadCount int `json:"unread_count" required:"true"`
 	Count       int `json:"count" required:"true" doc:"The same as unread_count."`
+
+	TotalIsLowerBound bool `json:"total_is_lower_bound,omitzero" doc:"Whether there are more than the 1,000 that are counted."`
+}
+
+// countUnread counts up to page.MaxCount, and reports whether there are more.
+func (s *Service) countUnread(ctx context.Context, who authz.Caller) (n int, more bool, err error) {
+	n, err = s.Store.CountUnread(ctx, who.TenantID, who.UserID, page.MaxCount+1)
+	return min(n, page.MaxCount), n > page.MaxCount, err
 }
 
 func (s *Service) unread(ctx context.Context, who authz.Caller, _ *nothing) (unreadCount, error) {
-	n, err := s.Store.CountUnread(ctx, who.TenantID, who.UserID)
-	return unreadCount{UnreadCount: n, Count: n}, err
+	n, more, err := s.countUnread(ctx, who)
+	return unreadCount{UnreadCount: n, Count: n, TotalIsLowerBound: more}, err
 }
 
 type marked struct {

@@ -32,6 +32,8 @@ type streamIn struct {
 type readyData struct {
 	Timestamp   time.Time `json:"timestamp"`
 	UnreadCount int       `json:"unread_count"`
+
+	TotalIsLowerBound bool `json:"total_is_lower_bound,omitzero"`
 }
 
 // follow streams a frame "ready" and then one for each notification that the
@@ -42,7 +44,7 @@ func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (i
 	if err != nil {
 		return nil, err
 	}
-	unread, err := s.Store.CountUnread(ctx, who.TenantID, who.UserID)
+	unread, more, err := s.countUnread(ctx, who)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func (s *Service) follow(ctx context.Context, who authz.Caller, in *streamIn) (i
 	return func(yield func(route.Frame, error) bool) {
 		sub := s.Hub.Subscribe(streamName(who.TenantID))
 		defer sub.Close()
-		ready, err := frame(after, "ready", readyData{s.Clock.Now(), unread})
+		ready, err := frame(after, "ready", readyData{s.Clock.Now(), unread, more})
 		if !yield(ready, err) || err != nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
+	"agentd/internal/base/txn"
 )
 
 // Authenticator resolves credentials. Errors of all three methods:
@@ -259,6 +260,7 @@ func (s *Server) authenticate(x *exchange, r *http.Request, o *operation) error 
 	}
 	who.Address, who.RequestID = x.who.Address, x.id
 	x.who = who
+	x.origin = txn.Origin{Tenant: who.TenantID, Route: r.Method + " " + o.row.Path, Reads: r.Method == http.MethodGet}
 	if err := s.limits.take(x, o, cred.raw); err != nil {
 		return err
 	}

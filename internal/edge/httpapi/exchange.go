@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/txn"
 	"agentd/internal/kernel/idempotency"
 )
 
@@ -33,6 +34,8 @@ type exchange struct {
 
 	detached *detached // of a hijacked stream; nil: not hijacked
 
+	origin txn.Origin // of the statements of its handler
+
 	status int // 0: no header was sent
 	bytes  int64
 	failed *fault.Error
@@ -49,6 +52,8 @@ func (x *exchange) Value(key any) any {
 		return x
 	case chi.RouteCtxKey:
 		return x.routed
+	case txn.OriginKey{}:
+		return &x.origin
 	}
 	return x.Context.Value(key)
 }

@@ -81,7 +81,7 @@ func (x *exchange) detachedCopy() *exchange {
 	if x.server.tracer != nil {
 		base = trace.ContextWithSpan(base, trace.SpanFromContext(x.Context))
 	}
-	return &exchange{Context: base, server: x.server, id: x.id, start: x.start, op: x.op, who: x.who}
+	return &exchange{Context: base, server: x.server, id: x.id, start: x.start, op: x.op, who: x.who, origin: x.origin}
 }
 
 // hijack moves the stream to a connection of its own and reports whether it did;

@@ -127,7 +127,9 @@ func (c *conversation) request(target model.Target) model.Request {
 		MaxTokens: o.MaxTokens, Temperature: o.Temperature, TopP: o.TopP, Stop: o.Stop,
 		Extra: extraFields(c.spec, c.phase(), target.Capabilities, o.Extra),
 	}
-	req.CacheKey = c.cacheKey()
+	if !o.NoCache {
+		req.CacheKey = c.cacheKey()
+	}
 	if c.spec.ModelRetry.MaxElapsed > 0 {
 		req.MaxRetryAfter = maxQuickWait
 	}

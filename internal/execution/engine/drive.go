@@ -188,7 +188,7 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 	a.turn.nameCalls(resp.ToolCalls)
 	out := run.LLMOutput{
 		Text: resp.Text, Thinking: resp.Thinking, ToolCalls: resp.ToolCalls,
-		FinishReason: resp.FinishReason, Model: resp.Model,
+		FinishReason: resp.FinishReason, Model: resp.Model, Warnings: run.WarningsOf(&resp),
 	}
 	if a.conversation.closing {
 		out.ToolCalls = nil

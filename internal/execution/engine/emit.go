@@ -192,7 +192,7 @@ func (j *journal) appendEvents() txn.Op {
 // publish sends the committed events to the streams.
 func (j *journal) publish() {
 	if len(j.events.live) > 0 {
-		j.e.Hub.Publish(event.Batch{Stream: j.rec.RunID, Prev: j.events.prev, Events: j.events.live})
+		j.e.Hub.Publish(event.Batch{Stream: j.rec.RunID, Prev: j.events.prev, Events: j.events.live, Final: j.rec.Status.Final()})
 	}
 	j.events.entries, j.events.live = nil, nil
 	j.events.stored = j.events.seq

@@ -11,6 +11,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 )
 
 // live is the faulty phase of the world: faults and requests happen, one after the
@@ -37,8 +38,10 @@ func (w *world) heal() {
 	close(w.healthy)
 	for _, n := range w.nodes {
 		n.stall(false)
+		n.limiter.SetShare(model.Share{})
 	}
 	w.mu.Lock()
+	w.quiet = time.Time{}
 	w.authorized = true
 	w.downUntil, w.awayUntil = time.Time{}, time.Time{}
 	w.mu.Unlock()
@@ -180,6 +183,14 @@ func (w *world) trouble() {
 		w.happened("provider down", "all")
 		w.mu.Lock()
 		w.downUntil = time.Now().Add(time.Duration(1+w.rng.IntN(30)) * time.Second)
+		w.mu.Unlock()
+	case p < 97 && w.limits != (model.Limits{}):
+		w.happened("share of a limit changed", n.name)
+		n.limiter.SetShare([]model.Share{{}, {Index: 0, Of: 2}, {Index: 1, Of: 2}, model.NoShare}[w.rng.IntN(4)])
+	case p < 98:
+		w.happened("provider asks to be left alone", "all")
+		w.mu.Lock()
+		w.quiet = time.Now().Add(time.Duration(1+w.rng.IntN(10)) * time.Second)
 		w.mu.Unlock()
 	default:
 		w.happened("time passed", "all")

@@ -43,6 +43,15 @@ func (c network) Generate(ctx context.Context, req model.Request, sink func(mode
 		w.tally.count("model: called during an outage")
 		return model.Response{}, &model.Error{Code: "model_error", Detail: "It is down.", Status: 503, Retryable: true, Passing: true}
 	}
+	if after := w.quietFor(); after > 0 {
+		w.tally.count("model: asks to be left alone")
+		if req.OnRate != nil {
+			req.OnRate(model.Rate{Requests: model.Allowance{Left: 0, Reset: after}})
+		}
+		return model.Response{}, &model.Error{
+			Code: "model_rate_limited", Detail: "Later.", Status: 429, Retryable: true, Passing: true, RetryAfter: after,
+		}
+	}
 	drip := 1
 	if fate >= 13 && fate < 15 {
 		w.happened("model: drips", c.n.name)
@@ -108,6 +117,13 @@ func (w *world) failsForGood(messages []model.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lasting[runOf(messages)] = true
+}
+
+// quietFor returns for how long the provider asks to be left alone.
+func (w *world) quietFor() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.quiet)
 }
 
 // isDown reports whether the provider is down now.

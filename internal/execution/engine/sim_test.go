@@ -96,7 +96,7 @@ var mustHappen = []string{
 	"pause", "resume", "resume with a note", "approve", "approve edited", "reject", "reject and continue",
 	"respond", "authorize", "cancel", "time passed", "approval decided once",
 	"model: retryable error", "model: error", "model: hangs", "model: breaks off", "model: fallback asked", "model: asked again",
-	"model: streams", "model: drips", "model: called during an outage", "provider down", "database away", "database: written to while it is away", "model: parallel calls", "model: repeated id", "model: unknown tool", "model: half a call",
+	"model: streams", "model: drips", "model: called during an outage", "provider down", "provider has limits", "share of a limit changed", "model: asks to be left alone", "database away", "database: written to while it is away", "model: parallel calls", "model: repeated id", "model: unknown tool", "model: half a call",
 	"tool: needs authorization", "tool: outcome unknown", "tool: died under way", "tool: repeated",
 	"completed", "failed", "cancelled", "timeout", "rejected", "expired", "out of time", "run resumed after a crash",
 }

@@ -47,7 +47,8 @@ type world struct {
 	log    *runsql.Events
 	who    authz.Caller
 	agents *agents
-	hub    *event.Hub // nil: nodes hear nothing of each other
+	limits model.Limits // of the provider
+	hub    *event.Hub   // nil: nodes hear nothing of each other
 	nodes  []*simNode
 	names  int
 	api    *simNode // takes calls, and drives nothing
@@ -61,6 +62,7 @@ type world struct {
 	lasting    map[string]bool // runs that a model refused for good
 	downUntil  time.Time       // the provider is down
 	awayUntil  time.Time       // the database takes no writes
+	quiet      time.Time       // the provider asks to be left alone
 	history    []string
 	ids        []string            // of the runs that were accepted, or may have been
 	accepted   map[string]bool     // of these, the former
@@ -82,6 +84,13 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		decided: map[string]int{}, seen: map[string]*journal{},
 	}
 	w.agents = &agents{spec: w.agent()}
+	if luck := seeded(seed, "limits"); luck.IntN(2) == 0 {
+		w.limits = model.Limits{MaxConcurrency: 1 + luck.IntN(3)}
+		if luck.IntN(3) == 0 {
+			w.limits.TokensPerMinute = 2000 + luck.IntN(5000)
+		}
+		w.happened("provider has limits", fmt.Sprint(w.limits))
+	}
 	if w.chance(50) {
 		w.hub = event.NewHub()
 	}
@@ -170,13 +179,14 @@ func (w *world) isHealthy() bool {
 // reaches the world.
 type simNode struct {
 	*run.Service
-	w      *world
-	name   string
-	runner *work.Runner
-	dead   atomic.Bool
-	gone   chan struct{} // closed when what ran in it has ended
-	quit   func()
-	once   sync.Once
+	w       *world
+	name    string
+	runner  *work.Runner
+	limiter *model.Limiter
+	dead    atomic.Bool
+	gone    chan struct{} // closed when what ran in it has ended
+	quit    func()
+	once    sync.Once
 
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -206,7 +216,7 @@ func (w *world) open(name string, slots int) *simNode {
 	}
 	in, out := 1.0, 2.0
 	catalogue, err := model.NewCatalogue([]model.Provider{{
-		Name: model.DefaultProvider, BaseURL: "http://127.0.0.1:1/v1", Models: []model.Offer{
+		Name: model.DefaultProvider, BaseURL: "http://127.0.0.1:1/v1", Limits: w.limits, Models: []model.Offer{
 			{ID: "sim-model", PriceFields: model.PriceFields{Input: &in, Output: &out}},
 			{ID: "spare-model", PriceFields: model.PriceFields{Input: &in, Output: &out}},
 		},
@@ -222,9 +232,10 @@ func (w *world) open(name string, slots int) *simNode {
 	logger := slog.New(slog.NewTextHandler(historyWriter{n}, nil))
 	writer := simWriter{n}
 	meter := w.meter(writer, logger)
+	n.limiter = &model.Limiter{Next: chats{Client: network{n}}, Clock: clock.System{}}
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: w.runs, Log: w.log, Queue: queue, Hub: hub, Agents: w.agents,
-		Models: model.Resolver{Catalogue: catalogue}, Client: network{n}, Tools: tools, Gate: policy.AllowAll{},
+		Models: model.Resolver{Catalogue: catalogue}, Client: n.limiter, Limits: n.limiter, Tools: tools, Gate: policy.AllowAll{},
 		Clock: clock.System{}, Logger: logger, Node: name, Lease: simLease, Meter: meter,
 	})
 	n.runner = work.NewRunner(work.Config{

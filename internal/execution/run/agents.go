@@ -57,7 +57,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		Thinking: schema.Nullable(c.Thinking), EffortPolicy: schema.Nullable(c.EffortPolicy),
 		ImageGeneration: schema.Nullable(c.ImageGeneration), ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 	}
-	spec.ModelRetry = modelRetry(c.ModelRetry)
+	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry), []byte(c.Settings)
 	if c.Fallback != nil {
 		m := modelSpec(*c.Fallback)
 		spec.Fallback = &m

@@ -160,7 +160,8 @@ func (c *mutation) store() error {
 		if err != nil {
 			return err
 		}
-		c.tx.AfterCommit(func() { c.s.Hub.Publish(event.Batch{Stream: id, Prev: c.last, Events: c.events}) })
+		final := FinalEvent(c.events[len(c.events)-1].Name)
+		c.tx.AfterCommit(func() { c.s.Hub.Publish(event.Batch{Stream: id, Prev: c.last, Events: c.events, Final: final}) })
 	}
 	u := UpdateOf(c.r)
 	u.Pause = PauseCleared

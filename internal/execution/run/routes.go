@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"reflect"
@@ -12,18 +13,21 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/jsonform"
+	"agentd/internal/kernel/model"
 
 	"github.com/go-json-experiment/json"
 )
 
 type createIn struct {
 	Body struct {
-		AgentID        string        `json:"agent_id" format:"uuid" required:"true"`
-		SessionID      *string       `json:"session_id,omitzero" format:"uuid" nullable:"true"`
-		Input          schema.Object `json:"input,omitzero" doc:"Has the message; further keys are kept with the run. If omitted, the message is empty."`
-		Version        int64         `json:"version,omitzero" minimum:"1" doc:"Version of the agent; if omitted, the newest."`
-		ResourceLimits Limits        `json:"resource_limits,omitzero"`
-		Metadata       schema.Object `json:"metadata,omitzero"`
+		AgentID        string                            `json:"agent_id" format:"uuid" required:"true"`
+		SessionID      *string                           `json:"session_id,omitzero" format:"uuid" nullable:"true"`
+		Input          schema.Object                     `json:"input,omitzero" doc:"Has the message; further keys are kept with the run. If omitted, the message is empty."`
+		Version        int64                             `json:"version,omitzero" minimum:"1" doc:"Version of the agent; if omitted, the newest."`
+		ResourceLimits Limits                            `json:"resource_limits,omitzero"`
+		Settings       schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers in this run; takes precedence over the agent's, member by member."`
+		Metadata       schema.Object                     `json:"metadata,omitzero"`
 	}
 }
 
@@ -119,12 +123,13 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if len(b.Input) == 0 {
 		b.Input = emptyInput
 	}
-	if err := checkInput(b.Input); err != nil {
+	if err := cmp.Or(checkInput(b.Input), CheckSettings(b.Settings)); err != nil {
 		return nil, err
 	}
 	req := Request{
 		AgentID: b.AgentID, AgentVersion: b.Version, SessionID: b.SessionID, Input: b.Input,
 		Limits: b.ResourceLimits, Metadata: b.Metadata,
+		Settings: []byte(b.Settings),
 	}
 	if b.SessionID != nil {
 		if s.Sessions == nil {
@@ -155,6 +160,14 @@ func checkInput(raw schema.Object) error {
 		fields[i] = fields[i].Under("input")
 	}
 	return fault.BadFields(fields...)
+}
+
+// CheckSettings refuses the model_settings of a run whose values cannot be used.
+func CheckSettings(settings []byte) error {
+	if wrong := jsonform.WrongSettings(settings); len(wrong) > 0 {
+		return fault.BadFields(wrong...)
+	}
+	return nil
 }
 
 // stillRunning is the answer of a wait that timed out.

@@ -8,6 +8,7 @@
 package run
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +99,8 @@ type Options struct {
 	ToolChoice  jsontext.Value `json:"tool_choice,omitzero"`
 	// Extra are further fields for every model call, as endpoints name them:
 	// response_format, seed, reasoning_effort …
-	Extra map[string]jsontext.Value `json:"extra,omitzero"`
+	Extra   map[string]jsontext.Value `json:"extra,omitzero"`
+	NoCache bool                      `json:"no_cache,omitzero"` // no key of a cache is sent
 	// Model replaces the agent's, if the session sets one.
 	Model *model.Spec `json:"model,omitzero"`
 	// Continues is the id of the truncated run that this one continues.
@@ -114,6 +116,27 @@ type Options struct {
 	// KeyID is the API key that started the run, whose use is counted; "": the run
 	// was started from a browser session, or by the platform.
 	KeyID string `json:"key_id,omitzero"`
+}
+
+// apply sets the options that are not set.
+func (o *Options) apply(s model.Settings) {
+	if o.Temperature == nil {
+		o.Temperature = s.Temperature
+	}
+	if o.TopP == nil {
+		o.TopP = s.TopP
+	}
+	if o.MaxTokens == 0 && s.MaxOutputTokens != nil {
+		o.MaxTokens = *s.MaxOutputTokens
+	}
+	if o.Stop == nil && s.Stop != nil {
+		o.Stop = *s.Stop
+	}
+	o.NoCache = o.NoCache || s.PromptCache != nil && *s.PromptCache == "off"
+	if fields := s.Fields(); len(fields) > 0 {
+		maps.Copy(fields, o.Extra)
+		o.Extra = fields
+	}
 }
 
 // HasTool reports whether the caller brought a tool of that name.
@@ -269,6 +292,21 @@ type LLMOutput struct {
 	ToolCalls    []model.ToolCall `json:"tool_calls,omitzero"`
 	FinishReason string           `json:"finish_reason"`
 	Model        string           `json:"model,omitzero"`
+	Warnings     []Warning        `json:"warnings,omitzero"`
+}
+
+// Warning is about a step that did its work otherwise than its caller asked for.
+type Warning struct {
+	Code      string `json:"code"` // parameter_dropped
+	Parameter string `json:"parameter,omitzero"`
+}
+
+// WarningsOf returns the warnings of a model's answer.
+func WarningsOf(r *model.Response) (all []Warning) {
+	for _, name := range r.Dropped {
+		all = append(all, Warning{Code: "parameter_dropped", Parameter: name})
+	}
+	return all
 }
 
 // CompactionInput is the input of a step of type compaction: which messages its

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/work"
 )
@@ -55,6 +56,7 @@ type Request struct {
 	Limits       Limits
 	Metadata     schema.Object
 	Options      Options
+	Settings     []byte // model_settings, which take precedence over the agent's
 	Parsed       *Input // Input as a value, if the caller has it
 	// Admit, if set, decides whether the run may begin now; see Admission.
 	Admit Admission
@@ -95,6 +97,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
 	r.Options.KeyID = who.KeyID
+	r.Options.apply(model.MergeSettings(spec.Settings, req.Settings))
 	r.Show()
 	var parent *Record
 	if req.Parent != "" {

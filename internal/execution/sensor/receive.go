@@ -32,6 +32,7 @@ type received struct {
 	_ struct{} `json:"-" name:"SensorReceived"`
 
 	Received bool   `json:"received" required:"true"`
+	Accepted bool   `json:"accepted" required:"true" doc:"The same as received."`
 	RunID    string `json:"run_id" format:"uuid" required:"true"`
 }
 
@@ -80,7 +81,7 @@ func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (r
 	}
 	c := s.call(of, &in.Body)
 	if earlier, err := s.earlier(ctx, c); err != nil || earlier != "" {
-		return received{Received: true, RunID: earlier}, err
+		return received{Received: true, Accepted: true, RunID: earlier}, err
 	}
 	if now := of.status(s.Clock.Now()); now != Active {
 		return received{}, gone(now)
@@ -100,8 +101,9 @@ func Verify(secret string, body []byte, signature string) bool {
 	return hmac.Equal([]byte(Sign(secret, body)), []byte(strings.ToLower(signature)))
 }
 
-// callIDs are the headers with a call's id, by precedence.
-var callIDs = []string{"Idempotency-Key", "Webhook-Id", "X-Svc-Event-Id", "X-Github-Delivery"}
+// callIDs are the headers with the id of a call, by precedence. Idempotency-Key is not one of
+// them: it belongs to a credential, and an inbound call has none.
+var callIDs = []string{"Webhook-Id", "X-Svc-Event-Id", "X-Github-Delivery"}
 
 // call returns the record of a call. Without an id it has no hash.
 func (s *Service) call(of *Sensor, m *route.Message) *Call {
@@ -146,7 +148,7 @@ func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Messa
 	case err == nil && !claimed:
 		return received{}, fault.New(fault.Internal, "", "sensor: the run %s was created without using a trigger", c.RunID)
 	case err == nil:
-		return received{Received: true, RunID: c.RunID}, nil
+		return received{Received: true, Accepted: true, RunID: c.RunID}, nil
 	case errors.Is(err, errLost):
 		return s.lost(ctx, c)
 	case fault.Is(err, fault.NotFound):
@@ -170,7 +172,7 @@ func (s *Service) claim(tx txn.Tx, c *Call) error {
 // lost answers a call that found the sensor active, but lost to a concurrent one.
 func (s *Service) lost(ctx context.Context, c *Call) (received, error) {
 	if earlier, err := s.earlier(ctx, c); err != nil || earlier != "" {
-		return received{Received: true, RunID: earlier}, err
+		return received{Received: true, Accepted: true, RunID: earlier}, err
 	}
 	of, err := s.Store.Get(ctx, c.TenantID, c.SensorID)
 	switch {

@@ -231,8 +231,10 @@ func TestRepeatedCalls(t *testing.T) {
 		if post("{}", "X-Svc-Event-Id", "one") == first {
 			t.Error("a call is recognized after the window")
 		}
-		if a, b := post("{}", "X-Other", "one"), post("{}", "X-Other", "one"); a == b {
-			t.Error("calls without an id were taken for the same")
+		for _, header := range []string{"X-Other", "Idempotency-Key"} {
+			if a, b := post("{}", header, "one"), post("{}", header, "one"); a == b {
+				t.Errorf("calls with the same %s were taken for the same", header)
+			}
 		}
 	})
 }

@@ -50,7 +50,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Call a sensor", Errors: []int{401, 403, 404, 409, 410},
 			MaxBytes: MaxBody, Limits: []route.Limit{{N: 1200, Per: time.Minute}},
 			Doc: "Starts a run of the sensor's agent and does not wait for it. The body is the payload, of any media type. " +
-				"A call that is repeated within 24 hours with the same Idempotency-Key, Webhook-Id, X-SVC-Event-Id " +
+				"A call that is repeated within 24 hours with the same Webhook-Id, X-SVC-Event-Id " +
 				"or X-GitHub-Delivery returns the same run.",
 		}, s.receive),
 	}

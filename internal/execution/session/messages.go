@@ -13,8 +13,10 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
+	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
 )
 
 // messageService sends messages and lists the history.
@@ -31,9 +33,10 @@ type messageService struct {
 type newMessage struct {
 	_ struct{} `json:"-" name:"SessionMessage"`
 
-	Content string   `json:"content" required:"true" maxLength:"1000000"`
-	Command string   `json:"command,omitzero" maxLength:"200" doc:"Passed in the run's input next to the message."`
-	FileIDs []string `json:"file_ids,omitzero" maxItems:"20"`
+	Content  string                            `json:"content" required:"true" maxLength:"1000000"`
+	Command  string                            `json:"command,omitzero" maxLength:"200" doc:"Passed in the run's input next to the message."`
+	FileIDs  []string                          `json:"file_ids,omitzero" maxItems:"20"`
+	Settings schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers this message; takes precedence over the agent's, member by member."`
 }
 
 // Accepted answers a message.
@@ -55,12 +58,15 @@ func (m *messageService) send(ctx context.Context, who authz.Caller, id string, 
 	if strings.TrimSpace(in.Content) == "" && len(in.FileIDs) == 0 {
 		return Accepted{}, fault.BadFields(fault.Field{Field: "content", Message: "it is blank, and there are no files"})
 	}
+	if err := run.CheckSettings(in.Settings); err != nil {
+		return Accepted{}, err
+	}
 	input, err := m.runInput(ctx, who.TenantID, in)
 	if err != nil {
 		return Accepted{}, err
 	}
 	answer := func(r *run.Run) any { return Accepted{RunID: r.RunID} }
-	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer}
+	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer, Settings: []byte(in.Settings)}
 	if err := m.turns.join(ctx, who.TenantID, &req); err != nil {
 		return Accepted{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/work"
@@ -75,7 +76,8 @@ type TodoStore interface {
 	LockTodoTx(tx txn.Tx, tenant, id string) (*Todo, error)
 	DeleteTodoTx(tx txn.Tx, tenant, id string) error
 	// ListTodos returns the unfinished todos by due time, then the finished ones,
-	// newest first; and how many match the filter in all.
+	// newest first; and how many match the filter in all, counted up to one more than
+	// page.MaxCount.
 	ListTodos(ctx context.Context, tenant string, f TodoFilter, limit int) ([]Todo, int, error)
 }
 
@@ -84,13 +86,13 @@ type (
 	// exclude todos without a due time.
 	ListedTodos struct {
 		SessionID string    `path:"sessionId" filter:"session_id = ?" index:"session_todos_session"`
-		From      time.Time `query:"from" doc:"Only todos due at or after this time." filter:"due_at <> 0 AND due_at >= ?" index:"session_todos_due"`
-		To        time.Time `query:"to" doc:"Only todos due before this time." filter:"due_at <> 0 AND due_at < ?" index:"session_todos_due"`
+		From      time.Time `query:"from" doc:"Only todos due at or after this time." filter:"due_at <> 0 AND due_at >= ?" index:"session_todos_when"`
+		To        time.Time `query:"to" doc:"Only todos due before this time." filter:"due_at <> 0 AND due_at < ?" index:"session_todos_when"`
 	}
 	// TaskFilter has the filters of listTodos.
 	TaskFilter struct {
-		AgentID string     `query:"agent_id" doc:"Only todos for this agent." filter:"agent_id = ?" index:"session_todos_due"`
-		Status  TodoStatus `query:"status" doc:"Only todos in this state." filter:"status = ?" index:"session_todos_due"`
+		AgentID string     `query:"agent_id" doc:"Only todos for this agent." filter:"agent_id = ?" index:"session_todos_agent"`
+		Status  TodoStatus `query:"status" doc:"Only todos in this state." filter:"status = ?" index:"session_todos_status"`
 	}
 	// TodoFilter narrows a list of todos.
 	TodoFilter struct {
@@ -254,7 +256,9 @@ type TodoList struct {
 
 	Items []Todo `json:"items" required:"true"`
 	Todos []Todo `json:"todos" required:"true" doc:"The same as items."`
-	Total int    `json:"total" required:"true" doc:"Number of matching todos, listed or not."`
+	Total int    `json:"total" required:"true" doc:"Number of matching todos, listed or not. Counted up to 1,000."`
+
+	TotalIsLowerBound bool `json:"total_is_lower_bound,omitzero" doc:"Whether more than the 1,000 that are counted match."`
 }
 
 // list returns the todos that match a filter, with the names of their agents.
@@ -276,6 +280,7 @@ func (s *todoService) list(ctx context.Context, who authz.Caller, f TodoFilter, 
 			return nil, err
 		}
 	}
-	list.Items, list.Todos, list.Total = found, found, total
+	list.Items, list.Todos = found, found
+	list.Total, list.TotalIsLowerBound = min(total, page.MaxCount), total > page.MaxCount
 	return list, nil
 }

@@ -83,7 +83,7 @@ type Filter struct {
 // There is no index of types alone.
 type TargetFilter struct {
 	TargetID   string `path:"targetId" format:"any" maxLength:"200" filter:"target_id <> '' AND target_id = ?" index:"audit_log_target"`
-	TargetType string `query:"type" maxLength:"100" doc:"Only entries on a target of this type; unknown, or left out, means any." filter:"target_type = ?" index:"primary key"`
+	TargetType string `query:"type" maxLength:"100" doc:"Only entries on a target of this type; unknown, or left out, means any." filter:"target_type = ?" index:"audit_log_target"`
 }
 
 // EntryFilter has the filters of listAuditEntries. The store knows which actors

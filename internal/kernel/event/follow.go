@@ -20,6 +20,7 @@ type Follower struct {
 
 const (
 	readPage   = 500
+	largePage  = 32                    // of events that may be large: they did not fit the queue
 	retryWait  = 25 * time.Millisecond // drafts are flushed every 50 ms
 	maxRetries = 80
 	minPoll    = 2 * time.Second // shortest silence after which a reader polls the log for lost batches
@@ -103,12 +104,14 @@ func (r *reader) read(after int64, limit int) (got []Event, err error) {
 }
 
 // catchUp yields the events that the log has after last.
-func (r *reader) catchUp() bool {
+func (r *reader) catchUp() bool { return r.catchUpBy(readPage) }
+
+func (r *reader) catchUpBy(page int) bool {
 	for {
 		if !r.flush() {
 			return false
 		}
-		got, err := r.read(r.last, readPage)
+		got, err := r.read(r.last, page)
 		if err != nil {
 			return r.fail(err)
 		}
@@ -117,7 +120,7 @@ func (r *reader) catchUp() bool {
 				return false
 			}
 		}
-		if len(got) < readPage {
+		if len(got) < page {
 			return true
 		}
 	}
@@ -179,7 +182,7 @@ func (r *reader) drain(sub *Subscription) bool {
 	}
 	for _, b := range batches {
 		if len(b.Events) == 0 {
-			if !r.catchUp() {
+			if !r.catchUpBy(largePage) {
 				return false
 			}
 			continue

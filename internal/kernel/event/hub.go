@@ -12,11 +12,13 @@ import (
 
 // Batch is what a writer publishes live: events of one stream in order. Prev
 // is the seq of the event before them. A reader missed events if Prev is greater
-// than the last seq it has seen.
+// than the last seq it has seen. A batch without events is a hint to read the log.
 type Batch struct {
 	Stream string  `json:"stream"`
 	Prev   int64   `json:"prev"`
 	Events []Event `json:"events"`
+
+	Final bool `json:"-"` // the last event is the final one of the stream
 }
 
 // Relay carries batches and signals to and from other nodes. It may lose them.
@@ -84,10 +86,19 @@ func (h *Hub) Attach(r Relay) { h.relay = r }
 // Publish sends a batch to every reader of its stream, on every node.
 func (h *Hub) Publish(b Batch) {
 	h.Deliver(b)
-	if h.relay != nil {
-		h.relay.Forward(b)
+	if h.relay == nil {
+		return
+	}
+	h.relay.Forward(b)
+	if b.Final {
+		h.relay.Signal(endedTopic, b.Stream)
 	}
 }
+
+// endedTopic is the topic of a signal that follows the final event of a stream. Where
+// the event itself was lost on its way to another node, no further event would show
+// that, and the stream's readers there would wait until they poll the log.
+const endedTopic = "ended"
 
 // Deliver sends a batch to the readers on this node only. Relays call it.
 func (h *Hub) Deliver(b Batch) {
@@ -210,6 +221,10 @@ func (h *Hub) Signal(topic, key string) {
 
 // SignalLocal calls the listeners on this node only. Relays call it.
 func (h *Hub) SignalLocal(topic, key string) {
+	if topic == endedTopic {
+		h.Deliver(Batch{Stream: key})
+		return
+	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for f := range h.signals[topic] {
@@ -248,11 +263,13 @@ func (h *Hub) Readers() int {
 // essential events no longer fit its queue.
 var ErrSlow = errors.New("event: the reader is too slow")
 
-// A queue holds up to softLimit events of any name and up to hardLimit of
-// those that may not be dropped.
+// A queue holds up to softLimit events of any name, up to hardLimit of those that
+// may not be dropped, and up to byteLimit bytes: beyond those the reader goes on
+// from the log.
 const (
 	softLimit = 768
 	hardLimit = 1024
+	byteLimit = 2 << 20
 )
 
 // Subscription is one reader's bounded queue.
@@ -266,6 +283,7 @@ type Subscription struct {
 	queue   []Batch
 	spare   []Batch // the previous queue, reused
 	queued  int     // events in queue
+	bytes   int     // of these
 	dropped int     // since the last Drain
 	slow    bool
 }
@@ -281,7 +299,7 @@ func (s *Subscription) Drain() (batches []Batch, dropped int, err error) {
 	defer s.mu.Unlock()
 	batches, dropped = s.queue, s.dropped
 	clear(s.spare[:cap(s.spare)])
-	s.queue, s.spare, s.queued, s.dropped = s.spare[:0], s.queue, 0, 0
+	s.queue, s.spare, s.queued, s.bytes, s.dropped = s.spare[:0], s.queue, 0, 0, 0
 	if s.slow {
 		return nil, 0, ErrSlow
 	}
@@ -315,12 +333,28 @@ func (s *Subscription) add(b Batch) {
 	}
 	if s.queued+len(b.Events) > hardLimit {
 		s.slow = true
-		s.queue, s.queued = nil, 0
+		s.queue, s.queued, s.bytes = nil, 0, 0
 	}
-	if !s.slow && (hint || len(b.Events) > 0) {
-		s.queue = append(s.queue, b)
-		s.queued += len(b.Events)
+	if s.slow || !hint && len(b.Events) == 0 {
+		return
 	}
+	size := 0
+	for i := range b.Events {
+		size += len(b.Events[i].Data)
+	}
+	if s.bytes+size > byteLimit {
+		s.readLog()
+		return
+	}
+	s.queue = append(s.queue, b)
+	s.queued += len(b.Events)
+	s.bytes += size
+}
+
+// readLog replaces what is queued by a hint to read it from the log.
+func (s *Subscription) readLog() {
+	clear(s.queue)
+	s.queue, s.queued, s.bytes, s.dropped = append(s.queue[:0], Batch{}), 0, 0, 0
 }
 
 // claimLogRead reports whether this reader should poll the log after a seq. Of all

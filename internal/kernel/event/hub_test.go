@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/kernel/event"
@@ -319,4 +321,83 @@ func TestSelfTest(t *testing.T) {
 	if n := hub.Readers(); n != 0 {
 		t.Errorf("%d readers are left", n)
 	}
+}
+
+// A queue has at most 2 MiB, however large its events are. What does not fit is read
+// from the log, and nothing is missing.
+func TestLargeEventsAreReadFromTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		large := func() event.Event {
+			e := w.next("tool.result")
+			e.Data = jsontext.Value(`{"output":"` + strings.Repeat("x", 64<<10) + `"}`)
+			return e
+		}
+		queue := w.hub.Subscribe(stream)
+		defer queue.Close()
+		next, stop := pull(t.Context(), w.follow())
+		defer stop()
+		synctest.Wait()
+		const events = 200
+		for range events {
+			e := large()
+			w.store(e)
+			w.publish(e.Seq-1, e)
+		}
+		batches, dropped, err := queue.Drain()
+		size, hints := 0, 0
+		for _, b := range batches {
+			if len(b.Events) == 0 {
+				hints++
+			}
+			for _, e := range b.Events {
+				size += len(e.Data)
+			}
+		}
+		if size > 2<<20 || hints != 1 || dropped != 0 || err != nil {
+			t.Errorf("the queue has %d bytes, %d hints, %d dropped, %v", size, hints, dropped, err)
+		}
+		for want := int64(1); want <= events; want++ {
+			if e := next(); e.Seq != want || len(e.Data) < 64<<10 {
+				t.Fatalf("got %d %s, want %d", e.Seq, e.Name, want)
+			}
+		}
+	})
+}
+
+// losing is a relay to another node that loses all batches, and no signals.
+type losing struct {
+	relay
+
+	to *event.Hub
+}
+
+func (l *losing) Signal(topic, key string) { l.to.SignalLocal(topic, key) }
+
+// A final event is not late, even if its batch was lost on the way to the reader's
+// node after a long silence.
+func TestFinalEventsAreSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter()
+		_, last, stop := silent(t, w, 3)
+		defer stop()
+		writing := event.NewHub()
+		writing.Attach(&losing{to: w.hub})
+		time.Sleep(time.Hour)
+		publish := func(e event.Event, final bool) {
+			w.store(e)
+			writing.Publish(event.Batch{Stream: stream, Prev: e.Seq - 1, Events: []event.Event{e}, Final: final})
+			synctest.Wait()
+		}
+		before := last()
+		publish(w.next("b"), false)
+		if diff := cmp.Diff(before, last()); diff != "" {
+			t.Errorf("a lost event arrived (-want +got):\n%s", diff)
+		}
+		e := w.next("c")
+		publish(e, true)
+		if diff := cmp.Diff([]int64{e.Seq, e.Seq, e.Seq}, last()); diff != "" {
+			t.Errorf("the final event (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -160,6 +160,7 @@ type Response struct {
 	FinishReason string // one of the above
 	Usage        Usage
 	Opaque       string        // what the endpoint wants back with this message; see [Opaque]
+	Dropped      []string      // parameters of the request that the model is known to refuse
 	StopSequence string        // which of Request.Stop ended the answer, where the endpoint says so
 	Model        string        // as the endpoint named it
 	FirstToken   time.Duration // zero where nothing streamed

@@ -82,8 +82,7 @@ func (s *Store) Count(ctx context.Context, tenant string, f audit.Filter, limit 
 	return n, err
 }
 
-// narrowed is an audit.Filter of which is known what its actor is. The target
-// comes first: it selects the fewest rows.
+// narrowed is an audit.Filter of which is known what its actor is.
 type narrowed struct {
 	audit.TargetFilter
 
@@ -110,7 +109,7 @@ func (s *Store) where(ctx context.Context, tenant string, f audit.Filter) (strin
 			return "", nil, err
 		}
 	}
-	where, args := filters.Where(s.db, tenant, &n)
+	where, args := filters.Where(tenant, &n)
 	return where, args, nil
 }
 

@@ -189,9 +189,22 @@ func (b *Bus) Forward(batch event.Batch) {
 	if err == nil {
 		err = b.conn.Publish(liveSubject+batch.Stream, body)
 	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		err = b.hint(batch.Stream)
+	}
 	if err != nil {
 		b.log.Warn("a live batch was not forwarded", "stream", batch.Stream, "err", err)
 	}
+}
+
+// hint makes the readers of a stream on other nodes read the log, instead of a batch
+// that is larger than the server takes (1 MiB, unless it is configured otherwise).
+func (b *Bus) hint(stream string) error {
+	body, err := json.Marshal(event.Batch{Stream: stream})
+	if err != nil {
+		return err
+	}
+	return b.conn.Publish(liveSubject+stream, body)
 }
 
 // Watch implements event.Relay.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,5 +200,36 @@ func TestReadersHearOfALostConnection(t *testing.T) {
 	outsideServer(t, port)
 	if got := take(t, sub); len(got) != 1 || len(got[0].Events) != 0 {
 		t.Errorf("got %v, want a hint", got)
+	}
+}
+
+// A server of other people takes 1 MiB. Instead of a larger batch the readers on other
+// nodes receive a hint to read the log, and then what follows it.
+func TestLargeBatchesBecomeHints(t *testing.T) {
+	outside := outsideServer(t, server.RANDOM_PORT)
+	hubA, _ := node(t, natsbus.Config{URL: outside.ClientURL()})
+	hubB, _ := node(t, natsbus.Config{URL: outside.ClientURL()})
+	sub := hubB.Subscribe("s1")
+	defer sub.Close()
+	large := []byte(`{"output":"` + strings.Repeat("x", 1200<<10) + `"}`)
+	hubA.Publish(event.Batch{Stream: "s1", Prev: 3, Events: []event.Event{{Seq: 4, Name: "tool.result", Data: large}}})
+	if got := take(t, sub); len(got) != 1 || got[0].Stream != "s1" || len(got[0].Events) != 0 {
+		t.Fatalf("got %d batches, want a hint", len(got))
+	}
+	hubA.Publish(event.Batch{Stream: "s1", Prev: 4, Events: []event.Event{{Seq: 5, Name: "run.completed", Data: []byte(`{}`)}}, Final: true})
+	var seqs []int64
+	hints := 0
+	for len(seqs) == 0 || hints == 0 { // the final event, and the signal of it
+		for _, b := range take(t, sub) {
+			if len(b.Events) == 0 {
+				hints++
+			}
+			for _, e := range b.Events {
+				seqs = append(seqs, e.Seq)
+			}
+		}
+	}
+	if diff := cmp.Diff([]int64{5}, seqs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -25,7 +25,7 @@ func TestListsWalkIndexes(t *testing.T) {
 			query resource.Query
 			index string
 		}{
-			"all":    {resource.Query{}, "PRIMARY KEY documents_pkey"},
+			"all":    {resource.Query{}, "sqlite_autoindex PRIMARY KEY documents_pkey"},
 			"ix1":    {resource.Query{Filter: [resource.Slots]string{"rare"}}, "documents_ix1"},
 			"ix2":    {resource.Query{Filter: [resource.Slots]string{1: "rare"}}, "documents_ix2"},
 			"ix3":    {resource.Query{Filter: [resource.Slots]string{2: "rare"}}, "documents_ix3"},

@@ -1,7 +1,11 @@
 package sqldb_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/base/txn"
 	"agentd/internal/store/sqldb"
@@ -30,6 +34,67 @@ func TestMigrationOfUsageCounters(t *testing.T) {
 		err := db.QueryRow(t.Context(), `SELECT key_id, runs, cost_nano FROM usage_counters WHERE tenant_id = 't'`).Scan(&key, &runs, &cost)
 		if err != nil || key != "" || runs != 1 || cost != 7 {
 			t.Errorf("key %q, %d runs, cost %d, %v", key, runs, cost, err)
+		}
+	})
+}
+
+// Migration 52 copies the tables with long rows: every row, column, index and
+// trigger is there afterwards, and when it is taken back.
+func TestMigrationOfLongRows(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("an answer of many words ", 200)
+	definitions := func(t *testing.T, db *sqldb.DB) []string {
+		t.Helper()
+		if db.Postgres() {
+			return nil
+		}
+		all, err := sqldb.Collect(db.Reader(t.Context()), `SELECT name FROM sqlite_master WHERE tbl_name NOT LIKE 'sqlite_%' ORDER BY name`, nil,
+			func(row sqldb.Row) (name string, err error) { return name, row.Scan(&name) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	var had []string
+	before := func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		if !db.Postgres() {
+			had = definitions(t, db)
+		}
+		exec(t, db, `CREATE INDEX documents_of_a_later_migration ON documents (tenant_id, version)`)
+		for i := range 200 {
+			exec(t, db, `INSERT INTO run_steps (tenant_id, run_id, seq, step_id, type, status, started_at, completed_at, duration_us, output, tool_calls, made_by)
+				VALUES ('t', ?, 1, 's', 'llm', 'completed', 1, 2, 3, ?, '[]', 'r')`, fmt.Sprint(199-i), long)
+		}
+		exec(t, db, `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body, ix1) VALUES ('agent', 't', 'a', 1, 2, 3, ?, 'x')`, long)
+	}
+	sqldbtest.Migration(t, 52, before, func(t *testing.T, db *sqldb.DB) {
+		check := func(rowid bool) {
+			t.Helper()
+			var n, bytes int
+			if err := db.QueryRow(t.Context(), `SELECT COUNT(*), SUM(LENGTH(output)) FROM run_steps WHERE made_by = 'r'`).Scan(&n, &bytes); err != nil || n != 200 || bytes != 200*len(long) {
+				t.Errorf("%d steps of %d bytes, %v", n, bytes, err)
+			}
+			var body string
+			if err := db.QueryRow(t.Context(), `SELECT body FROM documents WHERE kind = 'agent' AND tenant_id = 't' AND ix1 = 'x'`).Scan(&body); err != nil || body != long {
+				t.Errorf("a document of %d bytes, %v", len(body), err)
+			}
+			if db.Postgres() {
+				return
+			}
+			var without bool
+			if err := db.QueryRow(t.Context(), `SELECT wr FROM pragma_table_list WHERE name = 'run_steps'`).Scan(&without); err != nil || without == rowid {
+				t.Errorf("without rowid: %t, %v", without, err)
+			}
+		}
+		check(true)
+		exec(t, db, `DROP INDEX documents_of_a_later_migration`)
+		if err := db.MigrateDown(t.Context(), 51); err != nil {
+			t.Fatal(err)
+		}
+		check(false)
+		if got := definitions(t, db); !db.Postgres() && !cmp.Equal(got, had) {
+			t.Errorf("after the migration was taken back: %s", cmp.Diff(had, got))
 		}
 	})
 }

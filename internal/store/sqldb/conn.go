@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 )
@@ -117,11 +118,15 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err != nil {
 		return nil, err
 	}
+	reading := readingOf(ctx)
+	if err := reading.runOn(c.Conn); err != nil {
+		return nil, err
+	}
 	r, err := s.QueryContext(context.Background(), args)
 	if err != nil {
-		return nil, sqliteError(err)
+		return nil, reading.failure(sqliteError(err))
 	}
-	c.open = &rows{Rows: r, conn: c, stmt: s}
+	c.open = &rows{Rows: r, conn: c, stmt: s, reading: reading}
 	return c.open, nil
 }
 
@@ -161,6 +166,8 @@ type rows struct {
 	conn   *conn
 	stmt   *stmt
 	closed bool
+
+	reading *reading // nil inside of transactions
 }
 
 // Next implements driver.Rows.
@@ -168,7 +175,11 @@ func (r *rows) Next(dest []driver.Value) error {
 	if r.closed {
 		return errRowsOpen
 	}
-	return sqliteError(r.Rows.Next(dest))
+	err := r.Rows.Next(dest)
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return r.reading.failure(sqliteError(err))
 }
 
 // Close implements driver.Rows.
@@ -180,6 +191,7 @@ func (r *rows) Close() error {
 	if r.conn.open == r {
 		r.conn.open = nil
 	}
+	r.reading.end() // before another query runs here, which it must not interrupt
 	return sqliteError(r.Rows.Close())
 }
 

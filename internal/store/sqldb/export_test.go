@@ -6,3 +6,6 @@ func Queued(db *DB) int {
 	defer db.writer.mu.Unlock()
 	return len(db.writer.queue)
 }
+
+// ReadersInUse is how many connections are reading.
+func ReadersInUse(db *DB) int { return db.pool.Stats().InUse }

@@ -20,7 +20,8 @@ const PrimaryKey = "primary key"
 //	Since   Time     `filter:"created_at >= ?" index:"primary key"`
 //
 // The index has the tenant, the column and then the order of the list, so that a
-// page is read without sorting. The same field usually is the query parameter of
+// page is read without sorting. The planners choose it by what they know of the
+// columns (see statistics.go); test/plans checks that they do. The same field usually is the query parameter of
 // the list too, and has its tags: see package route.
 //
 // A field that has its zero value does not narrow the list. It is a string, a
@@ -36,8 +37,7 @@ type Filter struct {
 	plain bool // the condition has no placeholder
 }
 
-// Filters are the filters of a list, in the order of the fields of F: that which
-// selects the fewest rows comes first.
+// Filters are the filters of a list, in the order of the fields of F.
 type Filters[F any] []Filter
 
 // FiltersOf reads the filters of a list from the tags of F. It panics if a tag is
@@ -63,61 +63,105 @@ func FiltersOf[F any]() Filters[F] {
 	return all
 }
 
-// Where returns " INDEXED BY … WHERE …" for a list of a tenant's rows: the
-// conditions of the filters that are set, and their values after the tenant. The
-// list walks the index of the first of them (see [DB.IndexedBy]).
-func (all Filters[F]) Where(db *DB, tenant string, f *F) (string, []any) {
-	and, index, args := all.conditions(f, []any{tenant})
-	return db.IndexedBy(index) + ` WHERE tenant_id = ?` + and, args
+// Where returns " WHERE …" for a list of a tenant's rows: the conditions of the
+// filters that are set, and their values after the tenant.
+func (all Filters[F]) Where(tenant string, f *F) (string, []any) {
+	and, args := all.conditions(f, []any{tenant}, nil, 0)
+	return ` WHERE tenant_id = ?` + and, args
 }
 
 // And returns " AND …" for a list that is not of one tenant's rows: the conditions
 // of the filters that are set, and their values.
 func (all Filters[F]) And(f *F) (string, []any) {
-	and, _, args := all.conditions(f, nil)
-	return and, args
+	return all.conditions(f, nil, nil, 0)
 }
 
-func (all Filters[F]) conditions(f *F, values []any) (and, index string, args []any) {
-	args = values
+// conditions extends args by the values of the filters that are set. The slice of
+// one filter, single, is narrowed to one of its values.
+func (all Filters[F]) conditions(f *F, args []any, single *Filter, nth int) (string, []any) {
+	var and strings.Builder
 	v := reflect.ValueOf(f).Elem()
 	for i := range all {
 		one := &all[i]
-		value := v.FieldByIndex(one.field)
-		if value.IsZero() || one.many && value.Len() == 0 {
-			continue
-		}
-		condition, walks := one.Condition, one.Index
+		value, condition := v.FieldByIndex(one.field), one.Condition
 		switch {
+		case value.IsZero() || one.many && value.Len() == 0:
+			continue
 		case one.plain:
+		case one == single:
+			condition, args = strings.TrimSuffix(condition, ` IN (?)`)+` = ?`, append(args, argument(value.Index(nth)))
 		case one.many:
 			condition, args = among(condition, value, args)
-			if value.Len() > 1 {
-				walks = PrimaryKey // an index would have to be walked for each value, and the rows sorted
-			}
 		default:
 			args = append(args, argument(value))
 		}
-		and += ` AND ` + condition
-		if index == "" && walks != PrimaryKey {
-			index = walks
-		}
+		and.WriteString(` AND ` + condition)
 	}
-	return and, index, args
+	return and.String(), args
 }
 
-// Select returns [Filters.Where] and what reads one page of it, by a key that is
-// in the order of the list: "… AND key < ? ORDER BY key DESC LIMIT ?".
-func (all Filters[F]) Select(db *DB, tenant string, f *F, key string, w page.Window) (string, []any) {
-	where, args := all.Where(db, tenant, f)
-	after, order := ` < ?`, ` DESC`
+// several returns the first filter with an index that is set to more than one
+// value, and how many these are.
+func (all Filters[F]) several(f *F) (*Filter, int) {
+	v := reflect.ValueOf(f).Elem()
+	for i := range all {
+		if one := &all[i]; one.many && one.Index != PrimaryKey && v.FieldByIndex(one.field).Len() > 1 {
+			return one, v.FieldByIndex(one.field).Len()
+		}
+	}
+	return nil, 1
+}
+
+// Select returns what follows "SELECT … FROM table" for one page of a list, and its
+// arguments: " WHERE … AND key < ? ORDER BY key DESC LIMIT ?". The key is in the
+// order of the list: an id, or "created_at, id" with a [page.Moment] as position.
+//
+// An index has the rows of one value in the order of the list. For several values
+// the first rows of each are read, and the page is made of these.
+func (all Filters[F]) Select(table, tenant string, f *F, key string, w page.Window) (string, []any) {
+	after, order, position := window(key, w)
+	single, n := all.several(f)
+	var args []any
+	var texts []string
+	for nth := range n {
+		var and string
+		and, args = all.conditions(f, append(args, tenant), single, nth)
+		texts, args = append(texts, ` WHERE tenant_id = ?`+and+after+order), append(append(args, position...), w.Limit)
+	}
+	if n == 1 {
+		return texts[0], args
+	}
+	id := key[strings.LastIndexByte(key, ' ')+1:]
+	text := ` WHERE tenant_id = ? AND ` + id + ` IN (` + UnionOf(table, id, texts) + `)` + order
+	return text, append(append([]any{tenant}, args...), w.Limit)
+}
+
+// window returns the condition of what comes after a position, the order with
+// its limit, and the values of the position.
+func window(key string, w page.Window) (after, order string, position []any) {
+	sign, direction := ` < `, ` DESC`
 	if w.Ascending {
-		after, order = ` > ?`, ` ASC`
+		sign, direction = ` > `, ` ASC`
 	}
-	if w.After != "" {
-		where, args = where+` AND `+key+after, append(args, w.After)
+	order = ` ORDER BY ` + strings.ReplaceAll(key, `,`, direction+`,`) + direction + ` LIMIT ?`
+	if w.After == "" {
+		return "", order, nil
 	}
-	return where + ` ORDER BY ` + key + order + ` LIMIT ?`, append(args, w.Limit)
+	if !strings.Contains(key, `,`) {
+		return ` AND ` + key + sign + `?`, order, []any{w.After}
+	}
+	at, id := page.Moment(w.After).Parts()
+	return ` AND (` + key + `)` + sign + `(?, ?)`, order, []any{Micros(at), id}
+}
+
+// UnionOf returns "SELECT … UNION ALL SELECT …" of a column of a table, where each
+// text, " WHERE … LIMIT ?", selects some rows of it.
+func UnionOf(table, column string, texts []string) string {
+	arms := make([]string, len(texts))
+	for i, text := range texts {
+		arms[i] = fmt.Sprintf(`SELECT %s FROM (SELECT %s FROM %s%s) AS arm_%d`, column, column, table, text, i)
+	}
+	return strings.Join(arms, ` UNION ALL `)
 }
 
 // among extends a condition and its arguments by the values of a slice.
@@ -151,15 +195,4 @@ func argument(v reflect.Value) any {
 		return argument(reflect.New(v.Type().Elem()).Elem())
 	}
 	panic("sqldb: a list cannot be filtered by a value of type " + v.Type().String())
-}
-
-// IndexedBy returns the clause behind a table's name that has SQLite walk an
-// index; "" for no index and on PostgreSQL. SQLite has no statistics here, and
-// prefers the primary key: it would read all rows of the tenant to find those
-// that a filter selects.
-func (db *DB) IndexedBy(index string) string {
-	if index == "" || db.Postgres() {
-		return ""
-	}
-	return ` INDEXED BY ` + index
 }

@@ -1,6 +1,7 @@
 package sqldb_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -33,46 +34,69 @@ func TestFilters(t *testing.T) {
 	t.Parallel()
 	filters := sqldb.FiltersOf[thingFilter]()
 	zero, no := int64(0), false
+	for name, c := range map[string]struct {
+		filter thingFilter
+		and    string
+		args   []any
+	}{
+		"none":         {thingFilter{Note: "x", States: []state{}}, "", nil},
+		"text":         {thingFilter{owner: owner{"o"}}, " AND owner_id <> '' AND owner_id = ?", []any{"o"}},
+		"one_of_one":   {thingFilter{States: []state{"a"}}, " AND state IN (?)", []any{"a"}},
+		"at_least":     {thingFilter{Least: 0.5}, " AND cost >= ?", []any{0.5}},
+		"sent_as_zero": {thingFilter{Size: &zero, Hidden: &no}, " AND size = ? AND hidden = ?", []any{int64(0), false}},
+		"plain":        {thingFilter{Open: true}, " AND closed_at = 0", nil},
+		"time":         {thingFilter{Before: time.UnixMicro(7)}, " AND created_at < ?", []any{int64(7)}},
+		"several_filters": {
+			thingFilter{owner: owner{"o"}, States: []state{"a"}, Least: 1},
+			" AND owner_id <> '' AND owner_id = ? AND state IN (?) AND cost >= ?", []any{"o", "a", 1.0},
+		},
+	} {
+		if and, args := filters.And(&c.filter); and != c.and || !cmp.Equal(args, c.args) {
+			t.Errorf("%s: And: %q %v", name, and, args)
+		}
+		where := " WHERE tenant_id = ?" + c.and
+		args := append([]any{"t"}, c.args...)
+		if text, got := filters.Where("t", &c.filter); text != where || !cmp.Equal(got, args) {
+			t.Errorf("%s: Where: %q %v, want %q %v", name, text, got, where, args)
+		}
+		text, got := filters.Select("things", "t", &c.filter, "id", page.Window{Limit: 3})
+		if text != where+" ORDER BY id DESC LIMIT ?" || !cmp.Equal(got, append(args, 3)) {
+			t.Errorf("%s: Select: %q %v", name, text, got)
+		}
+		text, got = filters.Select("things", "t", &c.filter, "id", page.Window{Limit: 3, After: "x", Ascending: true})
+		if text != where+" AND id > ? ORDER BY id ASC LIMIT ?" || !cmp.Equal(got, append(args, "x", 3)) {
+			t.Errorf("%s: Select: %q %v", name, text, got)
+		}
+	}
+}
+
+// A page of several values is made of the first rows of each.
+func TestFilterOfSeveralValues(t *testing.T) {
+	t.Parallel()
+	filters := sqldb.FiltersOf[thingFilter]()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		for name, c := range map[string]struct {
-			filter     thingFilter
-			index, and string
-			args       []any
+		exec(t, db, "CREATE TABLE things (tenant_id TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, cost DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant_id, id))")
+		for i := range 30 {
+			exec(t, db, "INSERT INTO things VALUES (?, ?, ?, ?)", "t", fmt.Sprintf("%02d", i), string("abc"[i%3]), float64(i))
+			exec(t, db, "INSERT INTO things VALUES (?, ?, ?, ?)", "other", fmt.Sprintf("%02d", i), "a", 100.0)
+		}
+		for _, c := range []struct {
+			filter thingFilter
+			window page.Window
+			want   []string
 		}{
-			"none":           {thingFilter{Note: "x", States: []state{}}, "", "", nil},
-			"text":           {thingFilter{owner: owner{"o"}}, "things_owner", " AND owner_id <> '' AND owner_id = ?", []any{"o"}},
-			"one_of_one":     {thingFilter{States: []state{"a"}}, "things_state", " AND state IN (?)", []any{"a"}},
-			"one_of_several": {thingFilter{States: []state{"a", "b", "c"}}, "", " AND state IN (?, ?, ?)", []any{"a", "b", "c"}},
-			"at_least":       {thingFilter{Least: 0.5}, "", " AND cost >= ?", []any{0.5}},
-			"zero_that_was_sent": {
-				thingFilter{Size: &zero, Hidden: &no}, "things_size", " AND size = ? AND hidden = ?", []any{int64(0), false},
-			},
-			"without_value": {thingFilter{Open: true}, "things_open", " AND closed_at = 0", nil},
-			"time":          {thingFilter{Before: time.UnixMicro(7)}, "", " AND created_at < ?", []any{int64(7)}},
-			"first_index_wins": {
-				thingFilter{owner: owner{"o"}, States: []state{"a"}, Least: 1}, "things_owner",
-				" AND owner_id <> '' AND owner_id = ? AND state IN (?) AND cost >= ?", []any{"o", "a", 1.0},
-			},
+			{thingFilter{States: []state{"a", "b"}}, page.Window{Limit: 3}, []string{"28", "27", "25"}},
+			{thingFilter{States: []state{"a", "b"}}, page.Window{Limit: 3, After: "25"}, []string{"24", "22", "21"}},
+			{thingFilter{States: []state{"a", "b"}}, page.Window{Limit: 3, After: "03", Ascending: true}, []string{"04", "06", "07"}},
+			{thingFilter{States: []state{"c", "none"}, Least: 26}, page.Window{Limit: 9}, []string{"29", "26"}},
+			{thingFilter{States: []state{"a", "a", "b", "c"}}, page.Window{Limit: 2}, []string{"29", "28"}},
 		} {
-			if and, args := filters.And(&c.filter); and != c.and || !cmp.Equal(args, c.args) {
-				t.Errorf("%s: And: %q %v", name, and, args)
-			}
-			index := ""
-			if c.index != "" && !db.Postgres() {
-				index = " INDEXED BY " + c.index
-			}
-			where := index + " WHERE tenant_id = ?" + c.and
-			args := append([]any{"t"}, c.args...)
-			if text, got := filters.Where(db, "t", &c.filter); text != where || !cmp.Equal(got, args) {
-				t.Errorf("%s: Where: %q %v, want %q %v", name, text, got, where, args)
-			}
-			text, got := filters.Select(db, "t", &c.filter, "id", page.Window{Limit: 3})
-			if text != where+" ORDER BY id DESC LIMIT ?" || !cmp.Equal(got, append(args, 3)) {
-				t.Errorf("%s: Select: %q %v", name, text, got)
-			}
-			text, got = filters.Select(db, "t", &c.filter, "id", page.Window{Limit: 3, After: "x", Ascending: true})
-			if text != where+" AND id > ? ORDER BY id ASC LIMIT ?" || !cmp.Equal(got, append(args, "x", 3)) {
-				t.Errorf("%s: Select: %q %v", name, text, got)
+			text, args := filters.Select("things", "t", &c.filter, "id", c.window)
+			got, err := sqldb.Collect(db.Reader(t.Context()), "SELECT id FROM things"+text, args, func(row sqldb.Row) (id string, err error) {
+				return id, row.Scan(&id)
+			})
+			if !cmp.Equal(got, c.want) {
+				t.Errorf("%+v %+v: %v, %v; want %v", c.filter, c.window, got, err, c.want)
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,10 +38,11 @@ const migrationLock = 0x6167656e7464
 // is TEXT COLLATE "C", so that both sort alike; write a cast as text in small
 // letters. What the engines cannot share stands twice, between the lines
 // "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
-// checks are immediate. A migration that is on main is never edited.
+// checks are immediate. A migration that is on main is never edited. One is
+// written in Go: see rowid.go.
 func (db *DB) Migrate(ctx context.Context) error {
 	latest := Latest()
-	if current, err := db.Version(ctx); err != nil || current == latest {
+	if current, err := db.isCurrent(ctx); err != nil || current {
 		return err
 	}
 	return db.migrateTo(ctx, func(p *goose.Provider) error {
@@ -55,6 +57,21 @@ func (db *DB) Migrate(ctx context.Context) error {
 		_, err = p.Up(ctx)
 		return err
 	})
+}
+
+// isCurrent reports whether the database has every migration of this program and
+// no other. Numbers may have come in another order than they have.
+func (db *DB) isCurrent(ctx context.Context) (bool, error) {
+	version, err := db.Version(ctx)
+	if err != nil || version != Latest() {
+		return false, err
+	}
+	var applied int
+	err = db.QueryRow(ctx, "SELECT COUNT(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0").Scan(&applied)
+	if err != nil || applied != len(numbers()) {
+		return false, err
+	}
+	return db.hasStatistics(ctx)
 }
 
 // MigrateDown takes back every migration after version, newest first; 0 takes
@@ -82,15 +99,18 @@ func (db *DB) Version(ctx context.Context) (int64, error) {
 }
 
 // Latest is the version of this program's schema.
-func Latest() int64 {
+func Latest() int64 { return slices.Max(numbers()) }
+
+// numbers returns the numbers of all migrations.
+func numbers() []int64 {
 	names, _ := fs.Glob(migrations, "migrations/*.sql")
-	var latest int64
+	all := []int64{rowidVersion}
 	for _, name := range names {
 		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
 		n, _ := strconv.ParseInt(number, 10, 64)
-		latest = max(latest, n)
+		all = append(all, n)
 	}
-	return latest
+	return all
 }
 
 // migrateTo runs do while no other process migrates.
@@ -107,14 +127,14 @@ func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider) error) (er
 		return err
 	}
 	p, err := goose.NewProvider(db.schema.dialect, pool, dialectFS{dir, db.Postgres()},
-		goose.WithDisableGlobalRegistry(true))
+		goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true), goose.WithGoMigrations(db.goMigrations()...))
 	if err != nil {
 		return err
 	}
 	if err := do(p); err != nil {
 		return fmt.Errorf("sqldb: migrate: %w", err)
 	}
-	return nil
+	return db.writeStatistics(ctx, pool)
 }
 
 func (db *DB) lockMigration(ctx context.Context, pool *sql.DB) (release func() error, err error) {

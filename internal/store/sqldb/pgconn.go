@@ -43,9 +43,9 @@ func (c pgConn) ExecContext(ctx context.Context, query string, args []driver.Nam
 func (c pgConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	r, err := c.Conn.QueryContext(ctx, dollars(query), args)
 	if err != nil {
-		return nil, c.failure(ctx, err)
+		return nil, readingOf(ctx).failure(c.failure(ctx, err))
 	}
-	return pgRows{r.(*stdlib.Rows)}, nil
+	return pgRows{r.(*stdlib.Rows), readingOf(ctx)}, nil
 }
 
 // BeginTx implements driver.ConnBeginTx.
@@ -88,15 +88,28 @@ func (tx pgTx) Commit() error {
 	return unavailable("The database was lost at the moment of writing; look whether it was written before you retry.", err)
 }
 
-type pgRows struct{ *stdlib.Rows }
+type pgRows struct {
+	*stdlib.Rows
+	reading *reading // nil inside of transactions
+}
+
+// Close implements driver.Rows.
+func (r pgRows) Close() error {
+	err := r.Rows.Close()
+	r.reading.end()
+	return err
+}
 
 // Next implements driver.Rows.
 func (r pgRows) Next(dest []driver.Value) error {
 	err := r.Rows.Next(dest)
-	if _, answered := errors.AsType[*pgconn.PgError](err); err == nil || err == io.EOF || answered {
-		return postgresError(err)
+	if err == nil || err == io.EOF {
+		return err
 	}
-	return unavailable("The database was lost while it was read; retry.", err)
+	if _, answered := errors.AsType[*pgconn.PgError](err); answered {
+		return r.reading.failure(postgresError(err))
+	}
+	return r.reading.failure(unavailable("The database was lost while it was read; retry.", err))
 }
 
 // rewritten keeps the texts that dollars made, up to maxRewritten.

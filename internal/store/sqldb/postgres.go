@@ -12,9 +12,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 )
 
@@ -23,6 +25,8 @@ const (
 	// milliseconds, so it also bounds how long one waits for locks.
 	transactionTimeout = 30 * time.Second
 	connectTimeout     = 5 * time.Second
+	// cancelDelay is how long a server may take to cancel a query.
+	cancelDelay = 500 * time.Millisecond
 	// maxRepeats bounds how often transactions that collide are repeated: the
 	// waits double from 1 ms to 128 ms.
 	maxRepeats = 10
@@ -35,6 +39,11 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("sqldb: the database's URL cannot be read: %w", err)
 	}
 	pc.ConnectTimeout = cmp.Or(pc.ConnectTimeout, connectTimeout)
+	// A query whose time is up is cancelled, since the server would run it to its
+	// end; where the server does not answer to that, the connection is closed.
+	pc.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelDelay}
+	}
 	pool := sql.OpenDB(pgConnector{stdlib.GetConnector(*pc)})
 	cfg.MaxConns = cmp.Or(cfg.MaxConns, 32)
 	pool.SetMaxOpenConns(cfg.MaxConns)
@@ -45,7 +54,10 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 		pool.Close()
 		return nil, err
 	}
-	return &DB{cfg: cfg, pool: pool, schema: schema{
+	// A quarter of the connections is left for requests that write, and for the
+	// server's own work.
+	shares := share.New(max(1, cfg.MaxConns*3/4), max(1, cfg.MaxConns/2), readTimeout)
+	return &DB{cfg: cfg, pool: pool, shares: shares, schema: schema{
 		dialect: goose.DialectPostgres,
 		open:    func() *sql.DB { return stdlib.OpenDB(*pc) },
 	}}, nil
@@ -123,7 +135,7 @@ func (db *DB) transactPostgres(ctx context.Context, do func(txn.Tx) error) (*Tx,
 		return nil, err
 	}
 	defer pg.Rollback() // after a commit it does nothing
-	tx := &Tx{ctx: inner, pg: pg, rows: pg}
+	tx := &Tx{cfg: &db.cfg, ctx: inner, pg: pg, rows: pg}
 	if err := tx.run(do); err != nil {
 		if tx.failed != nil && (collided(tx.failed) || broken(tx.failed) != nil) {
 			err = tx.failed // whatever the closure made of it

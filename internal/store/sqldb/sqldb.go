@@ -30,6 +30,7 @@ import (
 	"log/slog"
 	"time"
 
+	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 )
 
@@ -42,9 +43,9 @@ type Config struct {
 	MaxConns    int           // PostgreSQL connections; 0 is 32
 	BusyTimeout time.Duration // how long SQLite waits for other processes; 0 is 5 s
 
-	// OnQuery, which is for tests, is called with every query outside of
-	// transactions before it runs.
-	OnQuery func(query string, args []any)
+	// OnStatement, which is for tests, is called with every statement before it
+	// runs, in transactions and outside of them.
+	OnStatement func(text string, args []any)
 
 	Logger  *slog.Logger // nil is slog.Default
 	Metrics Metrics
@@ -62,13 +63,17 @@ type Metrics struct {
 	// Repeated is called when closures ran again, because another one of their
 	// group failed (SQLite) or transactions collided (PostgreSQL).
 	Repeated func(closures int)
+	// Slow is called when a statement took half a second or more, with what it was
+	// sent for. Many goroutines call it.
+	Slow func(origin *txn.Origin, text string, took time.Duration)
 }
 
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	cfg    Config
-	pool   *sql.DB // readers on SQLite, everything on PostgreSQL
-	writer *writer // nil on PostgreSQL
+	pool   *sql.DB       // readers on SQLite, everything on PostgreSQL
+	writer *writer       // nil on PostgreSQL
+	shares *share.Places // of the connections, for requests that only read
 	schema schema
 	probe  probe
 }
@@ -143,19 +148,42 @@ func (db *DB) hint(hint func()) {
 // Query reads outside of transactions, from the pool of readers. SQL is one
 // portable text with ? placeholders. The rows hold a connection of a small
 // pool: close them soon, and never wait for a client while they are open.
+//
+// A query of a request that only reads (see [txn.Origin]) ends after two seconds
+// with fault.Unavailable, QUERY_TIMEOUT, and a company's requests have at most half
+// of the connections.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if db.cfg.OnQuery != nil {
-		db.cfg.OnQuery(query, args)
+	db.cfg.sent(query, args)
+	r, err := db.startReading(ctx, query)
+	if err != nil {
+		return nil, err
 	}
-	return db.pool.QueryContext(db.reading(ctx), query, args...)
+	rows, err := db.pool.QueryContext(r, query, args...)
+	if err != nil {
+		r.end()
+	}
+	return rows, r.failure(err)
 }
 
 // QueryRow is Query for at most one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	if db.cfg.OnQuery != nil {
-		db.cfg.OnQuery(query, args)
+	db.cfg.sent(query, args)
+	r, err := db.startReading(ctx, query)
+	if err != nil {
+		// A row cannot be made from an error but by a query that fails with it.
+		return db.pool.QueryRowContext(failing{ctx, err}, query, args...)
 	}
-	return db.pool.QueryRowContext(db.reading(ctx), query, args...)
+	row := db.pool.QueryRowContext(r, query, args...)
+	if row.Err() != nil {
+		r.end()
+	}
+	return row
+}
+
+func (c *Config) sent(text string, args []any) {
+	if c.OnStatement != nil {
+		c.OnStatement(text, args)
+	}
 }
 
 // reading is the context of a read. On SQLite it is looked at before the read

@@ -15,6 +15,8 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
+
+	"agentd/internal/base/share"
 )
 
 // fileName is the database in its directory; SQLite puts -wal and -shm beside.
@@ -112,7 +114,9 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	pool := sql.OpenDB(read)
 	pool.SetMaxOpenConns(cfg.Readers)
 	pool.SetMaxIdleConns(cfg.Readers)
-	return &DB{cfg: cfg, pool: pool, writer: newWriter(s, cfg.Metrics), schema: schema{
+	// One connection is left for requests that write, and for the server's own work.
+	shares := share.New(max(1, cfg.Readers-1), max(1, cfg.Readers/2), readTimeout)
+	return &DB{cfg: cfg, pool: pool, shares: shares, writer: newWriter(s, &cfg), schema: schema{
 		dialect: goose.DialectSQLite3,
 		open:    func() *sql.DB { return sql.OpenDB(write.Connector) },
 	}}, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -14,6 +15,7 @@ import (
 // Tx is the inside of a txn.Tx of this package. It belongs to the closure that
 // got it and to no other goroutine.
 type Tx struct {
+	cfg    *Config
 	ctx    context.Context
 	sqlite *conn   // nil on PostgreSQL
 	rows   querier // where queries go
@@ -51,6 +53,8 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
 	}
+	tx.cfg.sent(query, args)
+	defer tx.took(query, time.Now())
 	if tx.sqlite != nil {
 		n, wrote, err := tx.sqlite.exec(query, args)
 		tx.dirty = tx.dirty || wrote
@@ -72,6 +76,8 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := tx.usable(); err != nil {
 		return nil, err
 	}
+	tx.cfg.sent(query, args)
+	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	rows, err := tx.rows.QueryContext(tx.ctx, query, args...)
 	if err != nil {
@@ -87,6 +93,8 @@ func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 		// A row cannot be made from an error but by a query that fails with it.
 		ctx = failing{ctx, err}
 	}
+	tx.cfg.sent(query, args)
+	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	row := tx.rows.QueryRowContext(ctx, query, args...)
 	if err := row.Err(); err != nil && tx.failed == nil {
@@ -125,6 +133,13 @@ func (tx *Tx) LockTenant(tenant string) error {
 
 // Postgres reports whether the database is PostgreSQL.
 func (tx *Tx) Postgres() bool { return tx.sqlite == nil }
+
+// took reports a statement that was slow.
+func (tx *Tx) took(text string, start time.Time) {
+	if d := time.Since(start); d >= slowStatement {
+		tx.cfg.took(txn.OriginOf(tx.ctx), text, d)
+	}
+}
 
 func (tx *Tx) usable() error {
 	if tx.failed != nil {

@@ -25,7 +25,7 @@ const maxGroup = 256
 // the session at a time.
 type writer struct {
 	session
-	metrics Metrics
+	cfg *Config
 
 	mu      sync.Mutex
 	queue   []*job
@@ -47,8 +47,8 @@ type job struct {
 	err error
 }
 
-func newWriter(s session, m Metrics) *writer {
-	w := &writer{session: s, metrics: m, idle: make(chan struct{}), groups: make(chan struct{}, 1)}
+func newWriter(s session, cfg *Config) *writer {
+	w := &writer{session: s, cfg: cfg, idle: make(chan struct{}), groups: make(chan struct{}, 1)}
 	go w.grouper()
 	return w
 }
@@ -176,8 +176,8 @@ func (w *writer) commit(group []*job) {
 	}()
 	err = w.transact(live, false)
 	if err == errRepeat {
-		if w.metrics.Repeated != nil {
-			w.metrics.Repeated(len(live))
+		if w.cfg.Metrics.Repeated != nil {
+			w.cfg.Metrics.Repeated(len(live))
 		}
 		err = errGoexit
 		err = w.transact(live, true)
@@ -189,10 +189,10 @@ func (w *writer) commit(group []*job) {
 // neighbour wrote and that is not there now.
 func (w *writer) settle(group []*job, err error, start time.Time) {
 	switch {
-	case err != nil && w.metrics.Failed != nil:
-		w.metrics.Failed(len(group), err)
-	case err == nil && w.metrics.Committed != nil && len(group) > 0:
-		w.metrics.Committed(len(group), time.Since(start))
+	case err != nil && w.cfg.Metrics.Failed != nil:
+		w.cfg.Metrics.Failed(len(group), err)
+	case err == nil && w.cfg.Metrics.Committed != nil && len(group) > 0:
+		w.cfg.Metrics.Committed(len(group), time.Since(start))
 	}
 	for _, j := range group {
 		if err != nil {
@@ -224,7 +224,7 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 				return err
 			}
 		}
-		j.tx = &Tx{ctx: context.WithoutCancel(j.ctx), sqlite: w.conn, rows: w.rows}
+		j.tx = &Tx{cfg: w.cfg, ctx: context.WithoutCancel(j.ctx), sqlite: w.conn, rows: w.rows}
 		j.err = j.tx.run(j.do)
 		if err := broken(j.err, j.tx.failed); err != nil {
 			// SQLite may have rolled back everything, not just this closure.

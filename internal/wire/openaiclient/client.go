@@ -85,6 +85,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 		})
 		if err == nil {
 			resp = a.response(req)
+			resp.Dropped = style.droppedOf(req)
 		}
 		return a.delivered, err
 	})

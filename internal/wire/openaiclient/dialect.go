@@ -17,6 +17,7 @@ type dialect struct {
 	noStreamOptions     bool // without stream_options
 	noThinking          bool // without thinkingFields
 	skipSignatures      bool // with skippedSignature in calls that have none
+	dropped             paramSet
 	noCacheKey          bool // without prompt_cache_key
 	noOpaque            bool // without what answers came with; see opaqueParts
 }
@@ -49,6 +50,10 @@ func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 	}
 	if !d.noOpaque && sendsOpaque(req) && mentionsOpaque(message) {
 		d.noOpaque = true
+		return d, true
+	}
+	if more := refused(message, req) &^ d.dropped; more != 0 {
+		d.dropped |= more
 		return d, true
 	}
 	if !d.noThinking && setsThinking(req) && mentionsThinking(message) {

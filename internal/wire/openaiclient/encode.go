@@ -38,7 +38,7 @@ func encode(req *model.Request, stream bool, style dialect) []byte {
 		case "model", "messages", "tools", "stream", "stream_options":
 			continue
 		}
-		if style.noThinking && slices.Contains(thinkingFields, name) {
+		if style.noThinking && slices.Contains(thinkingFields, name) || style.dropped.drops(name) {
 			continue
 		}
 		b = append(b, ',')
@@ -172,15 +172,15 @@ func appendSettings(b []byte, req *model.Request, style dialect) []byte {
 		}
 		b = strconv.AppendInt(b, int64(req.MaxTokens), 10)
 	}
-	if req.Temperature != nil && !has(req, "temperature") {
+	if req.Temperature != nil && !has(req, "temperature") && !style.dropped.drops("temperature") {
 		b = append(b, `,"temperature":`...)
 		b = strconv.AppendFloat(b, *req.Temperature, 'g', -1, 64)
 	}
-	if req.TopP != nil && !has(req, "top_p") {
+	if req.TopP != nil && !has(req, "top_p") && !style.dropped.drops("top_p") {
 		b = append(b, `,"top_p":`...)
 		b = strconv.AppendFloat(b, *req.TopP, 'g', -1, 64)
 	}
-	if len(req.Stop) > 0 && !has(req, "stop") {
+	if len(req.Stop) > 0 && !has(req, "stop") && !style.dropped.drops("stop") {
 		b = append(b, `,"stop":[`...)
 		for i, s := range req.Stop {
 			if i > 0 {

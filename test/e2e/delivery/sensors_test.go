@@ -60,7 +60,7 @@ func TestSensors(t *testing.T) {
 			t.Errorf("the address is %v", made["url"])
 		}
 		status, answer := signed(t, made, `{"pull": {"number": 7}}`, "Content-Type", "application/json", "X-GitHub-Event", "pull", "Cookie", "a=hush")
-		if status != 200 || answer["received"] != true || len(answer) != 2 {
+		if status != 200 || answer["received"] != true || answer["accepted"] != true || len(answer) != 3 {
 			t.Fatalf("%d %v", status, answer)
 		}
 		run := n.WaitRun(answer["run_id"].(string))
@@ -159,9 +159,13 @@ func listeningEnds(t *testing.T, n *apptest.Server, agent string) {
 		t.Errorf("of a suspended agent: %d %v", status, answer)
 	}
 	n.Expect(200, "POST", "/api/v1/agents/"+agent+"/activate", nil)
-	_, first := signed(t, made, "{}", "Idempotency-Key", "one")
-	if status, again := signed(t, made, "{}", "Idempotency-Key", "one"); status != 200 || again["run_id"] != first["run_id"] {
+	_, first := signed(t, made, "{}", "Webhook-Id", "one")
+	if status, again := signed(t, made, "{}", "Webhook-Id", "one"); status != 200 || again["run_id"] != first["run_id"] {
 		t.Errorf("again: %d %v, not %v", status, again, first)
+	}
+	_, first = signed(t, made, "{}", "Idempotency-Key", "one")
+	if status, another := signed(t, made, "{}", "Idempotency-Key", "one"); status != 200 || another["run_id"] == first["run_id"] {
+		t.Errorf("the same Idempotency-Key: %d %v", status, another)
 	}
 	n.Expect(200, "DELETE", "/api/v1/agents/"+agent, nil)
 	if status, answer := signed(t, made, "{}"); status != 410 || answer["code"] != "GONE" {

@@ -151,7 +151,8 @@ func (s *Store) GetMemberByEmailTx(tx txn.Tx, tenantID, email string) (identity.
 // ListMembersByEmail implements identity.Store.
 func (s *Store) ListMembersByEmail(ctx context.Context, email string) ([]identity.Member, error) {
 	return sqldb.Collect(s.db.Reader(ctx), selectMember+`WHERE u.email = ? AND u.email <> '' AND u.email_verified
-		AND u.tenant_id IN (SELECT tenant_id FROM tenants WHERE status <> 'deleted') ORDER BY u.user_id`, []any{email}, scanMember)
+		AND EXISTS (SELECT 1 FROM tenants t WHERE t.tenant_id = u.tenant_id AND t.status <> 'deleted')
+		ORDER BY u.user_id`, []any{email}, scanMember)
 }
 
 // MemberRow scans MemberColumns.

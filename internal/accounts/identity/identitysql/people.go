@@ -34,8 +34,10 @@ var (
 		WHERE i.email = ? AND i.status = 'pending' AND i.expires_at > ? AND t.status = 'active' ORDER BY i.invite_id`
 	selectMemberships = `SELECT ` + MemberColumns + `, ` + TenantColumns + `,
 			(SELECT COUNT(*) ` + others + `), (SELECT COUNT(*) ` + others + ` AND o.role = 'owner')
-		FROM users u JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted'
-		WHERE (u.tenant_id = ? AND u.user_id = ? OR u.email = ? AND u.email <> '' AND u.email_verified)` + Present + ` ORDER BY u.user_id`
+		FROM (SELECT tenant_id, user_id FROM users WHERE tenant_id = ? AND user_id = ?
+			UNION SELECT tenant_id, user_id FROM users WHERE email = ? AND email <> '' AND email_verified) AS mine
+		JOIN users u ON u.tenant_id = mine.tenant_id AND u.user_id = mine.user_id
+		JOIN tenants t ON t.tenant_id = u.tenant_id AND t.status <> 'deleted' WHERE TRUE` + Present + ` ORDER BY u.user_id`
 )
 
 // LockTenantTx implements identity.PeopleStore.

@@ -61,17 +61,17 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*file.File, error) 
 // List implements file.Table. It walks an index of the part of a type before
 // the slash, and checks the rest of a prefix row by row.
 func (s *Store) List(ctx context.Context, tenant string, f file.Filter) ([]file.File, error) {
-	where, index, args := ofTenant, "", []any{tenant}
+	where, args := ofTenant, []any{tenant}
 	if f.MimePrefix != "" {
 		if strings.Contains(f.MimePrefix, "/") {
-			where, index, args = where+` AND mime_group = ?`, `files_mime`, append(args, mimeGroup(f.MimePrefix))
+			where, args = where+` AND mime_group = ?`, append(args, mimeGroup(f.MimePrefix))
 		}
 		where, args = where+` AND substr(mime_type, 1, ?) = ?`, append(args, len(f.MimePrefix), f.MimePrefix)
 	}
 	if f.After != "" {
 		where, args = where+` AND file_id < ?`, append(args, f.After)
 	}
-	text := selectFiles + s.db.IndexedBy(index) + where + ` ORDER BY file_id DESC LIMIT ?`
+	text := selectFiles + where + ` ORDER BY file_id DESC LIMIT ?`
 	return sqldb.Collect(s.db.Reader(ctx), text, append(args, f.Limit), func(row sqldb.Row) (file.File, error) {
 		found, err := scanFile(tenant, row)
 		if err != nil {

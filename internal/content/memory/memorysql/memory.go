@@ -176,14 +176,14 @@ func (s *Store) ListByID(ctx context.Context, tenant, agent string, ids []string
 
 // List implements memory.Store.
 func (s *Store) List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]memory.Entry, error) {
-	index, where, args := "", withPassage, []any{tenant, agent}
+	where, args := withPassage, []any{tenant, agent}
 	if entity != "" {
-		index, where, args = `memory_entries_entity`, where+` AND e.entity_key = ? AND e.entity_key <> ''`, append(args, entity)
+		where, args = where+` AND e.entity_key = ? AND e.entity_key <> ''`, append(args, entity)
 	}
 	if after != "" {
 		where, args = where+` AND e.entry_id < ?`, append(args, after)
 	}
-	text := selectEntry + s.db.IndexedBy(index) + where + ` ORDER BY e.entry_id DESC LIMIT ?`
+	text := selectEntry + where + ` ORDER BY e.entry_id DESC LIMIT ?`
 	return s.entries(ctx, tenant, agent, text, append(args, limit)...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"agentd/internal/base/schema"
@@ -73,14 +74,26 @@ var filters = sqldb.FiltersOf[notification.Filter]()
 
 // List implements notification.Store.
 func (s *Store) List(ctx context.Context, tenant, user string, f notification.Filter, limit int) ([]notification.Notification, error) {
-	where, args := filters.Where(s.db, tenant, &f)
-	text := selectNotifications + where + ` AND user_id IN ('', ?) ORDER BY seq DESC LIMIT ?`
-	return s.read(ctx, tenant, text, append(args, user, limit)...)
+	where, args := filters.Where(tenant, &f)
+	in, args := toBoth(where, ` ORDER BY seq DESC LIMIT ?`, user, append(args, limit))
+	text := selectNotifications + ` WHERE tenant_id = ? AND seq IN (` + in + `) ORDER BY seq DESC LIMIT ?`
+	return s.read(ctx, tenant, text, append(append([]any{tenant}, args...), limit)...)
 }
 
 // ListAfter implements notification.Store.
 func (s *Store) ListAfter(ctx context.Context, tenant, user string, after int64, limit int) ([]notification.Notification, error) {
-	return s.read(ctx, tenant, selectNotifications+visible+` AND seq > ? ORDER BY seq LIMIT ?`, tenant, user, after, limit)
+	in, args := toBoth(` WHERE tenant_id = ? AND seq > ?`, ` ORDER BY seq LIMIT ?`, user, []any{tenant, after, limit})
+	text := selectNotifications + ` WHERE tenant_id = ? AND seq IN (` + in + `) ORDER BY seq LIMIT ?`
+	return s.read(ctx, tenant, text, append(append([]any{tenant}, args...), limit)...)
+}
+
+// toBoth selects the numbers of the first notifications to a user, and of the
+// first to everybody: an index has each of them in order. The last argument is
+// that of order.
+func toBoth(where, order, user string, args []any) (string, []any) {
+	own := slices.Insert(slices.Clone(args), len(args)-1, any(user))
+	texts := []string{where + ` AND user_id = ''` + order, where + ` AND user_id = ? AND user_id <> ''` + order}
+	return sqldb.UnionOf(`notifications`, `seq`, texts), append(slices.Clone(args), own...)
 }
 
 func (s *Store) read(ctx context.Context, tenant, query string, args ...any) ([]notification.Notification, error) {
@@ -126,10 +139,10 @@ func (s *Store) GetLastSeq(ctx context.Context, tenant string) (seq int64, err e
 }
 
 // CountUnread implements notification.Store.
-func (s *Store) CountUnread(ctx context.Context, tenant, user string) (n int, err error) {
-	text := `SELECT COUNT(*) FROM notifications` + s.db.IndexedBy(`notifications_unread`) + visible + unread
-	err = s.db.QueryRow(ctx, text, tenant, user).Scan(&n)
-	return n, err
+func (s *Store) CountUnread(ctx context.Context, tenant, user string, limit int) (n int, err error) {
+	in, args := toBoth(` WHERE tenant_id = ?`+unread, ` LIMIT ?`, user, []any{tenant, limit})
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (`+in+`) AS found`, args...).Scan(&n)
+	return min(n, limit), err
 }
 
 // MarkReadTx implements notification.Store.

@@ -54,7 +54,7 @@ func (s *Store) ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id st
 	if tx != nil {
 		query = sqldb.From(tx).Query
 	}
-	return sqldb.Collect(query, selectApprovals+s.db.IndexedBy(`approvals_run`)+approvalsOfRun, []any{tenant, id}, scanApproval(tenant))
+	return sqldb.Collect(query, selectApprovals+approvalsOfRun, []any{tenant, id}, scanApproval(tenant))
 }
 
 // GetApproval implements run.Store.
@@ -70,7 +70,7 @@ var approvalFilters = sqldb.FiltersOf[run.ApprovalFilter]()
 
 // ListApprovals implements run.Store.
 func (s *Store) ListApprovals(ctx context.Context, tenant string, f run.ApprovalFilter, w page.Window) ([]run.Approval, error) {
-	where, args := approvalFilters.Select(s.db, tenant, &f, `approval_id`, w)
+	where, args := approvalFilters.Select(`approvals`, tenant, &f, `approval_id`, w)
 	return sqldb.Collect(s.db.Reader(ctx), selectApprovals+where, args, scanApproval(tenant))
 }
 

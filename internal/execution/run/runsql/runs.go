@@ -53,12 +53,16 @@ func (s *Store) Create(r *run.Record) txn.Op {
 		enc.JSON(r.ResourceLimits), enc.JSON(r.Options), enc.JSON(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), sqldb.OptionalMicros(r.StartedAt), sqldb.OptionalMicros(r.CompletedAt), waitJSON(&enc, r.Wait),
 		r.ContinuedByRunID, initiatorText(r.StartedBy), r.ParentStepID, r.RootRunID)
+	label := labels.Insert(r.TenantID, r.RunID, r.CreatedAt, r.Metadata)
 	return func(tx txn.Tx) error {
 		err := insert(tx)
 		if sqldb.IsUnique(err) {
 			return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a run with this id already.").Because(err)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return label(tx)
 	}
 }
 
@@ -98,7 +102,10 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*run.Record, error)
 	return scanRun(tenant, s.db.QueryRow(ctx, selectRun, tenant, id))
 }
 
-var filters = sqldb.FiltersOf[run.Filter]()
+var (
+	filters = sqldb.FiltersOf[run.Filter]()
+	labels  = sqldb.Labels{Table: `run_labels`, ID: `run_id`}
+)
 
 // List implements run.Store.
 func (s *Store) List(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
@@ -120,8 +127,8 @@ func (s *Store) ListSummaries(ctx context.Context, tenant string, f run.Filter, 
 }
 
 func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
-	where, args := filters.Select(s.db, tenant, &f, `run_id`, w)
-	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM runs`+where, args...)
+	from, args := filters.SelectBy(labels, f.Metadata, `runs`, tenant, &f, w)
+	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM `+from, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +157,13 @@ var ofUnfinished, endedStatuses = func() (string, []any) {
 		}
 	}
 	return ` WHERE tenant_id = ? AND agent_id = ? AND status NOT IN (?` +
-		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY run_id LIMIT ?`, ended
+		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY created_at, run_id LIMIT ?`, ended
 }()
 
 // ListUnfinished implements run.Store.
 func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
 	args := append(append([]any{tenant, agent}, endedStatuses...), limit)
-	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+s.db.IndexedBy(`runs_agent`)+ofUnfinished, args...)
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+ofUnfinished, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +184,8 @@ var unfinishedStatuses = func() (all []string) {
 // ended, which are few beside those of a busy agent that have.
 func (s *Store) HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (has bool, err error) {
 	in, args := sqldb.In(unfinishedStatuses, tenant)
-	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs`+s.db.IndexedBy(`runs_status`)+
-		` WHERE tenant_id = ? AND status`+in+` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
+	err = sqldb.From(tx).QueryRow(`SELECT EXISTS (SELECT 1 FROM runs WHERE tenant_id = ? AND status`+in+
+		` AND agent_id = ? AND agent_version = ?)`, append(args, agent, version)...).Scan(&has)
 	return has, err
 }
 

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"slices"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/session"
 	"agentd/internal/store/sqldb"
@@ -66,13 +68,14 @@ var todoFilters = sqldb.FiltersOf[session.TodoFilter]()
 
 // ListTodos implements session.TodoStore.
 func (s *Store) ListTodos(ctx context.Context, tenant string, f session.TodoFilter, limit int) ([]session.Todo, int, error) {
-	where, args := todoFilters.Where(s.db, tenant, &f)
+	where, args := todoFilters.Where(tenant, &f)
 	order := ` ORDER BY finished, sort_key, todo_id`
 	if !f.From.IsZero() || !f.To.IsZero() {
 		order = ` ORDER BY due_at, todo_id`
 	}
 	var total int
-	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM session_todos`+where, args...).Scan(&total); err != nil {
+	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM session_todos`+where+` LIMIT ?) AS found`,
+		append(slices.Clone(args), page.MaxCount+1)...).Scan(&total); err != nil {
 		return nil, 0, err
 	}
 	todos, err := sqldb.Collect(s.db.Reader(ctx), `SELECT body FROM session_todos`+where+order+` LIMIT ?`, append(args, limit), scanTodo)

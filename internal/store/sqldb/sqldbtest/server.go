@@ -32,6 +32,9 @@ type server struct {
 	// that dies, makes the guard stop the server and remove the directory.
 	alive io.WriteCloser
 	mu    sync.Mutex // PostgreSQL copies one template at a time
+
+	largeOnce sync.Once
+	largeErr  error
 }
 
 var errNotInstalled = errors.New("PostgreSQL is not installed")

@@ -84,11 +84,13 @@ func Config(tb testing.TB, engine Engine) sqldb.Config {
 
 func open(tb testing.TB, cfg sqldb.Config) *sqldb.DB {
 	tb.Helper()
+	checkPlans := watchPlans(tb, &cfg)
 	db, err := sqldb.Open(tb.Context(), cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
+		checkPlans()
 		if err := db.Close(); err != nil {
 			tb.Errorf("close the database: %v", err)
 		}

@@ -47,7 +47,7 @@ agentd agent delete scratch --yes`,
 	"run": `agentd run calc "What is 6*7?"
 echo "What is 6*8?" | agentd run calc -
 export RUN=$(agentd run clerk "What is 6*9?" --detach)`,
-	"runs list":    `agentd runs list --agent calc --status completed`,
+	"runs list":    `agentd runs list --agent calc --since 1h --status completed,failed`,
 	"runs show":    `agentd runs show $RUN`,
 	"runs tree":    `agentd runs tree $RUN`,
 	"runs approve": `agentd runs approve $RUN`,

@@ -17,8 +17,12 @@ import (
 
 type runsListCommand struct {
 	listing
-	Status string `placeholder:"STATUS" help:"Only runs with this status, as running."`
-	Agent  string `placeholder:"AGENT" help:"Only runs of this agent, by its id or its exact name."`
+	Status []string          `placeholder:"STATUS" help:"Only runs with one of these statuses, as failed,timeout."`
+	Agent  string            `placeholder:"AGENT" help:"Only runs of this agent, by its id or its exact name."`
+	Since  string            `placeholder:"TIME" help:"Only runs created at this time or later: 2026-09-10T12:00:00Z, or how long ago, as 1h30m or 7d."`
+	Until  string            `placeholder:"TIME" help:"Only runs created before this time, as for --since."`
+	Meta   map[string]string `placeholder:"KEY=VALUE" help:"Only runs with this in their metadata; up to three times."`
+	Error  string            `placeholder:"CODE" help:"Only runs that ended with this error code, as model_error."`
 }
 
 // Run implements the command.
@@ -29,8 +33,21 @@ func (cmd *runsListCommand) Run(s *server) (err error) {
 			return err
 		}
 	}
+	since, err := s.moment("since", cmd.Since)
+	if err != nil {
+		return err
+	}
+	until, err := s.moment("until", cmd.Until)
+	if err != nil {
+		return err
+	}
+	q := query("status", strings.Join(cmd.Status, ","), "agent_id", agentID, "error_code", cmd.Error,
+		"created_after", since, "created_before", until)
+	for key, value := range cmd.Meta {
+		q.Set("metadata["+key+"]", value)
+	}
 	return list[client.Run]{
-		path: client.RunsPath, query: query("status", cmd.Status, "agent_id", agentID), limit: cmd.Limit,
+		path: client.RunsPath, query: q, limit: cmd.Limit,
 		empty:   "There are no such runs. Start one:  " + s.deps.Program + " run AGENT \"message\"",
 		heading: []string{"RUN", "~AGENT", "STATUS", "CREATED", "TOOK", "~MESSAGE"},
 		row: func(r client.Run) []string {
@@ -38,6 +55,28 @@ func (cmd *runsListCommand) Run(s *server) (err error) {
 				text.Truncate(oneLine(r.Message()), 48)}
 		},
 	}.show(s)
+}
+
+// moment returns the time that a flag says, as the API takes it; "" for none. A
+// time without a date is how long ago it was.
+func (s *server) moment(flag, text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.Format(time.RFC3339Nano), nil
+	}
+	ago, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n int
+		if n, err = strconv.Atoi(days); err == nil {
+			ago = time.Duration(n) * 24 * time.Hour
+		}
+	}
+	if err != nil || ago < 0 || ago > 100*365*24*time.Hour {
+		return "", fmt.Errorf("--%s: %q is no time; write 2026-09-10T12:00:00Z, or how long ago it was, as 1h30m or 7d", flag, text)
+	}
+	return s.now().Add(-ago).UTC().Format(time.RFC3339Nano), nil
 }
 
 // elapsed is how long a run has been at work, or was.

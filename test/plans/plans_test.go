@@ -3,7 +3,6 @@ package plans
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -134,7 +133,7 @@ func lists() []list {
 // filters alone. A filter that is added there is tested here.
 func filteredLists() []list {
 	return slices.Concat(
-		filtered("runs", primaryKey, func(ctx context.Context, db *sqldb.DB, f run.Filter, w page.Window) error {
+		filtered("runs", "runs_created", func(ctx context.Context, db *sqldb.DB, f run.Filter, w page.Window) error {
 			_, err := runsql.New(db).List(ctx, "t", f, w)
 			return err
 		}),
@@ -142,7 +141,7 @@ func filteredLists() []list {
 			_, err := runsql.New(db).ListApprovals(ctx, "t", f, w)
 			return err
 		}),
-		filtered("sessions", primaryKey, func(ctx context.Context, db *sqldb.DB, f session.Filter, w page.Window) error {
+		filtered("sessions", "sessions_created", func(ctx context.Context, db *sqldb.DB, f session.Filter, w page.Window) error {
 			_, err := sessionsql.New(db).List(ctx, "t", f, w)
 			return err
 		}),
@@ -224,6 +223,8 @@ func set(v reflect.Value) {
 	}
 }
 
+var ofADay = page.Created{CreatedAfter: time.Unix(86400, 0), CreatedBefore: time.Unix(2*86400, 0)}
+
 func runLists() []list {
 	pair := func(name, index string, f run.Filter) list {
 		return list{name: name, index: index, read: func(ctx context.Context, db *sqldb.DB) error {
@@ -232,15 +233,15 @@ func runLists() []list {
 		}}
 	}
 	return []list{
-		pair("runs of an agent in a state", "runs_agent_status", run.Filter{AgentID: "a", Status: "failed"}),
-		pair("runs of a session in a state", "runs_session", run.Filter{SessionID: "s", Status: "failed"}),
+		pair("runs of an agent in a state", "runs_agent_status", run.Filter{AgentID: "a", Status: []run.Status{"failed"}}),
+		pair("runs of a session in a state", "runs_session", run.Filter{SessionID: "s", Status: []run.Status{"failed"}}),
 		pair("runs of an agent in a session", "runs_session", run.Filter{SessionID: "s", AgentID: "a"}),
-		// Ids of runs are in the order of time: a range of time is a range of ids.
-		{name: "runs in a state of a time", index: "runs_status", read: func(ctx context.Context, db *sqldb.DB) error {
-			rows, err := db.Query(ctx, `SELECT run_id FROM runs WHERE tenant_id = ? AND status = ? AND run_id >= ? AND run_id < ? ORDER BY run_id DESC LIMIT ?`,
-				"t", "failed", "a", "b", 20)
-			return errors.Join(err, rows.Close())
-		}},
+		pair("runs in a state of a time", "runs_status", run.Filter{Created: ofADay, Status: []run.Status{"failed"}}),
+		pair("runs of an agent of a time", "runs_agent", run.Filter{Created: ofADay, AgentID: "a"}),
+		pair("runs with labels", "run_labels", run.Filter{Metadata: map[string]string{"a": "1", "b": "2"}}),
+		pair("runs with a label in a state of a time", "run_labels", run.Filter{
+			Metadata: map[string]string{"a": "1"}, Status: []run.Status{"failed", "timeout"}, Created: ofADay,
+		}),
 		{name: "unfinished runs", index: "runs_agent", read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := runsql.New(db).ListUnfinished(ctx, "t", "a", 20)
 			return err

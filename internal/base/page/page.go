@@ -10,6 +10,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentd/internal/base/fault"
 )
@@ -29,6 +30,23 @@ type Window struct {
 	After     string // what the position before it is named by; "" from the start
 	Limit     int
 	Ascending bool // oldest first
+}
+
+// Moment is a position in a list by time and id: the microseconds of the Unix
+// time, a comma and the id.
+type Moment string
+
+// MomentOf returns the position of a row.
+func MomentOf(at time.Time, id string) string {
+	return strconv.FormatInt(at.UnixMicro(), 10) + "," + id
+}
+
+// Parts returns the time and the id of a position; of another text, times that no
+// row has.
+func (m Moment) Parts() (time.Time, string) {
+	micros, id, _ := strings.Cut(string(m), ",")
+	n, _ := strconv.ParseInt(micros, 10, 64)
+	return time.UnixMicro(n), id
 }
 
 // Cursors seals and opens cursors with keys of this deployment.

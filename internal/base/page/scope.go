@@ -88,6 +88,13 @@ func (p *parameter) appendTo(filter []string, v reflect.Value) []string {
 			filter = append(filter, p.name+"="+text(v.Index(i)))
 		}
 		return filter
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			filter = append(filter, p.name+"["+key.String()+"]="+text(v.MapIndex(key)))
+		}
+		return filter
 	case reflect.Pointer:
 		if v.IsNil() {
 			return filter

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -24,6 +25,7 @@ type binder struct {
 	queries []string // parameters that are read
 	body    *bodyPlan
 	bodies  *bodies
+	members []parameter // maps, whose keys are in the names of query parameters
 }
 
 // parameter is a field that comes from the path, a header, the query or a
@@ -91,6 +93,10 @@ func (s *Server) compile(row route.Row, in reflect.Type) *binder {
 			p.id = strings.HasSuffix(name, "Id") && f.Type.Kind() == reflect.String && f.Tag.Get("format") != "any"
 		} else if p.header == "" && p.query == "" && p.cookie == "" {
 			panic("httpapi: the field " + f.Name + " of the input of " + row.Path + " has no tag path, query, header or cookie")
+		}
+		if f.Type.Kind() == reflect.Map {
+			b.members = append(b.members, p)
+			continue
 		}
 		p.list = f.Type.Kind() == reflect.Slice
 		p.tolerant = tolerated[p.query]
@@ -194,7 +200,12 @@ func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) erro
 		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil && b.queries != nil {
 			return fault.New(fault.Malformed, "INVALID_QUERY", "The query string is not properly escaped.").Because(err)
 		}
-		x.warnOfParameters(query, b.queries)
+		x.warnOfParameters(query, b)
+		for i := range b.members {
+			if err := b.members[i].setMembers(in, query); err != nil {
+				return err
+			}
+		}
 	}
 	for i := range b.params {
 		p := &b.params[i]
@@ -260,6 +271,45 @@ func (p *parameter) set(field reflect.Value, texts []string, where string) error
 		if p.list {
 			field.Set(reflect.Append(field, into))
 		}
+	}
+	return nil
+}
+
+// maxMembers bounds the keys of one parameter, and maxMemberKey their bytes.
+const (
+	maxMembers   = 3
+	maxMemberKey = 256
+)
+
+// member returns the key of a parameter name[key].
+func (p *parameter) member(name string) (key string, ok bool) {
+	key, ok = strings.CutPrefix(name, p.query+"[")
+	if !ok || !strings.HasSuffix(key, "]") {
+		return "", false
+	}
+	return strings.TrimSuffix(key, "]"), true
+}
+
+// setMembers sets a map to the values of the parameters name[key].
+func (p *parameter) setMembers(in reflect.Value, query url.Values) error {
+	var members map[string]string
+	for name, values := range query {
+		key, ok := p.member(name)
+		switch {
+		case !ok:
+			continue
+		case key == "" || len(key) > maxMemberKey || !utf8.ValidString(key) || len(values) != 1 || !utf8.ValidString(values[0]):
+			return fault.New(fault.Malformed, "INVALID_QUERY",
+				"The query parameter %s[key] takes a key of 1 to %d bytes of UTF-8 and one value for each key.", p.query, maxMemberKey)
+		case len(members) == maxMembers:
+			return fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter %s[key] can be sent for up to %d keys.", p.query, maxMembers)
+		case members == nil:
+			members = map[string]string{}
+		}
+		members[key] = values[0]
+	}
+	if members != nil {
+		in.FieldByIndex(p.field.Index).Set(reflect.ValueOf(members))
 	}
 	return nil
 }

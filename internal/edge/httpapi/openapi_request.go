@@ -56,6 +56,9 @@ func (d *document) parameters(op *huma.Operation, p published) {
 				Name: name, In: in, Description: doc, Schema: s,
 				Required: in == "path", Deprecated: f.Tag.Get("deprecated") == "true",
 			}
+			if s.Type == huma.TypeObject { // name[key]=value
+				param.Style, param.Explode = "deepObject", new(true)
+			}
 			if s.Type == huma.TypeArray {
 				param.Explode = new(bool) // commas between the values
 			}

@@ -15,12 +15,13 @@ import (
 type kind string
 
 type lookIn struct {
-	Toy   string    `path:"toyId"`
-	Turns *int64    `query:"turns" minimum:"1"`
-	Loud  bool      `query:"loud"`
-	Kinds []kind    `query:"kind" enum:"car,doll"`
-	Since time.Time `query:"since"`
-	By    string    `header:"X-By" maxLength:"5"`
+	Toy   string            `path:"toyId"`
+	Turns *int64            `query:"turns" minimum:"1"`
+	Loud  bool              `query:"loud"`
+	Kinds []kind            `query:"kind" enum:"car,doll"`
+	Since time.Time         `query:"since"`
+	Marks map[string]string `query:"mark"`
+	By    string            `header:"X-By" maxLength:"5"`
 }
 
 // A route with a wire format of its own reads its parameters by the same rules
@@ -38,7 +39,7 @@ func TestParamsOfRawRoutes(t *testing.T) {
 			if in.Turns != nil {
 				turns = *in.Turns
 			}
-			return JSON(w, 200, fmt.Sprint(in.Toy, " ", turns, " ", in.Loud, " ", in.By, in.Kinds, in.Since.Unix()))
+			return JSON(w, 200, fmt.Sprint(in.Toy, " ", turns, " ", in.Loud, " ", in.By, in.Kinds, in.Since.Unix(), in.Marks))
 		},
 	}
 	w := start(t, func(c *Config) { c.Raw = append(c.Raw, raw) })
@@ -49,6 +50,12 @@ func TestParamsOfRawRoutes(t *testing.T) {
 	}{
 		{toyID, "", 200, toyID + " -1 false []"},
 		{toyID + "?kind=car,doll&kind=car", "", 200, "[car doll car]"},
+		{toyID + "?mark[a]=1&mark[b%20c]=d", "", 200, "map[a:1 b c:d]"},
+		{toyID + "?mark[a]=1&mark[b]=2&mark[c]=3&mark[d]=4", "", 400, "up to 3 keys"},
+		{toyID + "?mark[]=1", "", 400, "takes a key of 1 to 256 bytes"},
+		{toyID + "?mark[a]=1&mark[a]=2", "", 400, "one value for each key"},
+		{toyID + "?mark[%ff]=1", "", 400, "of UTF-8"},
+		{toyID + "?mark[" + strings.Repeat("x", 257) + "]=1", "", 400, "256 bytes"},
 		{toyID + "?kind=car,", "", 400, "query parameter kind"},
 		{toyID + "?kind=" + strings.Repeat("car,", 100) + "car", "", 400, "more than 100 values"},
 		{toyID + "?since=1970-01-01T01:00:07%2B01:00", "", 200, "[] 7"},

@@ -29,10 +29,11 @@ func (x *exchange) warnOfFields(fields []schema.UnknownField) {
 }
 
 // warnOfParameters reports query parameters that the route does not have.
-func (x *exchange) warnOfParameters(sent url.Values, known []string) {
+func (x *exchange) warnOfParameters(sent url.Values, b *binder) {
+	known := b.queries
 	var unknown []string
 	for name := range sent {
-		if !slices.Contains(known, name) && !slices.Contains(everyQuery, name) {
+		if !slices.Contains(known, name) && !slices.Contains(everyQuery, name) && !b.isMember(name) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -40,6 +41,11 @@ func (x *exchange) warnOfParameters(sent url.Values, known []string) {
 	for _, name := range unknown[:min(len(unknown), maxWarnings)] {
 		x.warn("unknown query parameter", name, text.Nearest(name, known))
 	}
+}
+
+// isMember reports whether a parameter is a key of one that has keys.
+func (b *binder) isMember(name string) bool {
+	return slices.ContainsFunc(b.members, func(p parameter) bool { _, ok := p.member(name); return ok })
 }
 
 // warn adds a warning. The name is quoted as ASCII, so that nothing in it can

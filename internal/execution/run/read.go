@@ -57,6 +57,9 @@ const (
 
 // list returns a page of runs.
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page, error) {
+	if err := in.Created.Check(); err != nil {
+		return nil, err
+	}
 	scope := page.ScopeOf(who.TenantID, "runs", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)
 	if err != nil {
@@ -73,7 +76,7 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	}
 	p := &Page{}
 	if p.Items, p.HasMore = page.Cut(runs, n, Run.Weight); p.HasMore {
-		next := s.Cursors.Seal(scope, p.Items[len(p.Items)-1].RunID)
+		next := s.Cursors.Seal(scope, p.Items[len(p.Items)-1].position())
 		p.Cursor = &next
 	}
 	if in.Fields == "summary" {
@@ -81,6 +84,9 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 	}
 	return p, err
 }
+
+// position is where the run stands in lists.
+func (r Run) position() string { return page.MomentOf(r.CreatedAt, r.RunID) }
 
 // Weight is the approximate size of the run on a page, in bytes.
 func (r Run) Weight() int { return len(r.Input) + len(r.Output) + len(r.Metadata) }

@@ -14,13 +14,18 @@ import (
 // Filter narrows a list of runs. Its fields are the filters of listRuns: as query
 // parameters, as conditions on rows and with the index of each; see sqldb.Filter.
 type Filter struct {
-	SessionID string `query:"session_id" doc:"Only runs of this session." filter:"session_id = ?" index:"runs_session"`
-	AgentID   string `query:"agent_id" doc:"Only runs of this agent." filter:"agent_id = ?" index:"runs_agent"`
-	Status    Status `query:"status" doc:"Only runs in this state." enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" filter:"status = ?" index:"runs_status"`
+	page.Created
+
+	SessionID string   `query:"session_id" doc:"Only runs of this session." filter:"session_id = ?" index:"runs_session"`
+	AgentID   string   `query:"agent_id" doc:"Only runs of this agent." filter:"agent_id = ?" index:"runs_agent"`
+	Status    []Status `query:"status" doc:"Only runs in one of these states." enum:"queued,running,completed,failed,cancelled,timeout,guardrail_blocked,paused,awaiting_approval,auth_required,rejected" filter:"status IN (?)" index:"runs_status"`
+	ErrorCode string   `query:"error_code" doc:"Only runs that ended with this error." maxLength:"100" filter:"error_code <> '' AND error_code = ?" index:"runs_error"`
 
 	ParentRunID string `query:"parent_run_id" doc:"Only runs that this run started." filter:"started_by = 'run:' || ?" index:"runs_started_by"`
 	RootRunID   string `query:"root_run_id" doc:"Only runs that descend from this run." filter:"root_run_id = ?" index:"runs_root"`
 	StartedBy   string `query:"started_by" doc:"Only runs that this started: the type and id of started_by, such as key:ID or member:ID." filter:"started_by = ?" index:"runs_started_by"`
+
+	Metadata map[string]string `query:"metadata" doc:"Only runs whose metadata has these members: metadata[key]=value, up to 3 keys. Texts must be equal, numbers and booleans are compared by their JSON text. Values of the first 64 keys of a run are found."`
 }
 
 // Update has the columns of a run's row that change. It replaces all of them.

@@ -19,8 +19,8 @@ import (
 type Families interface {
 	// ListChildren returns the runs that a run started, oldest first.
 	ListChildren(ctx context.Context, tenant, id string, limit int) ([]Child, error)
-	// ListFamily returns the runs that descend from a run without a parent, by
-	// their ids. They have no contents: neither input nor output, metadata, options.
+	// ListFamily returns the runs that descend from a run without a parent, oldest
+	// first. They have no contents: neither input nor output, metadata, options.
 	ListFamily(ctx context.Context, tenant, root string, limit int) ([]Record, error)
 	// ListOutlines returns the steps of runs that these made themselves, by run and
 	// seq.

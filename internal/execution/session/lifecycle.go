@@ -174,6 +174,9 @@ const (
 
 // list returns a page of sessions, newest first.
 func (l *lifecycle) list(ctx context.Context, tenant string, in *listIn) (*Page, error) {
+	if err := in.Created.Check(); err != nil {
+		return nil, err
+	}
 	scope := page.ScopeOf(tenant, "sessions", in)
 	after, err := l.cursors.Open(scope, in.Cursor)
 	if err != nil {
@@ -187,7 +190,7 @@ func (l *lifecycle) list(ctx context.Context, tenant string, in *listIn) (*Page,
 	p := &Page{Items: []ListItem{}}
 	if len(found) > n {
 		found, p.HasMore = found[:n], true
-		next := l.cursors.Seal(scope, found[n-1].SessionID)
+		next := l.cursors.Seal(scope, page.MomentOf(found[n-1].CreatedAt, found[n-1].SessionID))
 		p.Cursor = &next
 	}
 	names, now := l.reader.agentNames(tenant), l.clock.Now()
@@ -248,6 +251,9 @@ func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) err
 	}
 	r.Metadata = schema.Object(merged)
 	if err := l.check(r.Metadata, nil); err != nil {
+		return err
+	}
+	if err := l.store.UpdateLabelsTx(tx, r); err != nil {
 		return err
 	}
 	return l.onChange(tx, r.TenantID, r.SessionID)

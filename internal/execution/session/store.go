@@ -11,7 +11,12 @@ import (
 
 // Filter narrows a list of sessions; see sqldb.Filter.
 type Filter struct {
-	AgentID string `query:"agent_id" doc:"Only sessions of this agent." filter:"agent_id = ?" index:"sessions_agent"`
+	page.Created
+
+	AgentID string   `query:"agent_id" doc:"Only sessions of this agent." filter:"agent_id = ?" index:"sessions_agent"`
+	Status  []Status `query:"status" doc:"Only sessions in one of these states." enum:"active,closed,expired" filter:"status IN (?)" index:"sessions_status"`
+
+	Metadata map[string]string `query:"metadata" doc:"Only sessions whose metadata has these members: metadata[key]=value, up to 3 keys. Texts must be equal, numbers and booleans are compared by their JSON text. Values of the first 64 keys of a session are found."`
 }
 
 // Store is the port to the tables of sessions. Every method takes the tenant; for
@@ -22,6 +27,8 @@ type Store interface {
 	// LockTx reads a session. Until commit, no other transaction can change it or
 	// take a turn in it.
 	LockTx(tx txn.Tx, tenant, id string) (*Record, error)
+	// UpdateLabelsTx stores by which metadata a session is found, after a change.
+	UpdateLabelsTx(tx txn.Tx, r *Record) error
 	// UpdateTx writes the mutable fields of a locked session.
 	UpdateTx(tx txn.Tx, r *Record) error
 	// List returns a page of sessions, newest first.

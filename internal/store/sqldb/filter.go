@@ -112,33 +112,46 @@ func (all Filters[F]) several(f *F) (*Filter, int) {
 	return nil, 1
 }
 
-// Select returns what follows "SELECT … FROM table" for one page of a list, by a
-// key that is in the order of the list, and its arguments:
-// " WHERE … AND key < ? ORDER BY key DESC LIMIT ?".
+// Select returns what follows "SELECT … FROM table" for one page of a list, and its
+// arguments: " WHERE … AND key < ? ORDER BY key DESC LIMIT ?". The key is in the
+// order of the list: an id, or "created_at, id" with a [page.Moment] as position.
 //
 // An index has the rows of one value in the order of the list. For several values
 // the first rows of each are read, and the page is made of these.
 func (all Filters[F]) Select(table, tenant string, f *F, key string, w page.Window) (string, []any) {
-	after, order := ` AND `+key+` < ?`, ` ORDER BY `+key+` DESC LIMIT ?`
-	if w.Ascending {
-		after, order = ` AND `+key+` > ?`, ` ORDER BY `+key+` ASC LIMIT ?`
-	}
+	after, order, position := window(key, w)
 	single, n := all.several(f)
 	var args []any
 	var texts []string
 	for nth := range n {
 		var and string
 		and, args = all.conditions(f, append(args, tenant), single, nth)
-		if w.After != "" {
-			and, args = and+after, append(args, w.After)
-		}
-		texts, args = append(texts, ` WHERE tenant_id = ?`+and+order), append(args, w.Limit)
+		texts, args = append(texts, ` WHERE tenant_id = ?`+and+after+order), append(append(args, position...), w.Limit)
 	}
 	if n == 1 {
 		return texts[0], args
 	}
-	text := ` WHERE tenant_id = ? AND ` + key + ` IN (` + UnionOf(table, key, texts) + `)` + order
+	id := key[strings.LastIndexByte(key, ' ')+1:]
+	text := ` WHERE tenant_id = ? AND ` + id + ` IN (` + UnionOf(table, id, texts) + `)` + order
 	return text, append(append([]any{tenant}, args...), w.Limit)
+}
+
+// window returns the condition of what comes after a position, the order with
+// its limit, and the values of the position.
+func window(key string, w page.Window) (after, order string, position []any) {
+	sign, direction := ` < `, ` DESC`
+	if w.Ascending {
+		sign, direction = ` > `, ` ASC`
+	}
+	order = ` ORDER BY ` + strings.ReplaceAll(key, `,`, direction+`,`) + direction + ` LIMIT ?`
+	if w.After == "" {
+		return "", order, nil
+	}
+	if !strings.Contains(key, `,`) {
+		return ` AND ` + key + sign + `?`, order, []any{w.After}
+	}
+	at, id := page.Moment(w.After).Parts()
+	return ` AND (` + key + `)` + sign + `(?, ?)`, order, []any{Micros(at), id}
 }
 
 // UnionOf returns "SELECT … UNION ALL SELECT …" of a column of a table, where each

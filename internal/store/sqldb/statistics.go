@@ -27,7 +27,7 @@ var distinctValues = map[string]int{
 	"agent_id": 1000, "owner": 10, "owner_type": 4, "relation": 2, "mime_group": 10, "period": 100, "action": 100, "source": 4,
 	"branch_id": 4, "model": 10, "vector_model": 2, "provider": 10, "role": 4, "resource": 10, "actor_user_id": 100, "actor_key_id": 100,
 	"target_type": 50, "webhook_id": 1000, "workspace_id": 1000, "kb_id": 1000, "collection_id": 1000, "error_code": 20,
-	"auth_server": 100, "issuer": 10, "read_at": 2, "expires_at": 100_000,
+	"auth_server": 100, "issuer": 10, "read_at": 2, "expires_at": 100_000, "name": 20, "value": 10,
 }
 
 const defaultDistinct = 10_000

@@ -24,7 +24,7 @@ func (s *Store) GetStep(ctx context.Context, tenant, id, stepID string) (*run.St
 func (s *Store) ListChildren(ctx context.Context, tenant, id string, limit int) ([]run.Child, error) {
 	args := []any{tenant, initiatorText(&run.Initiator{Type: run.ByRun, ID: id}), limit}
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT run_id, COALESCE(parent_step_id, '') FROM runs
-		WHERE tenant_id = ? AND started_by = ? ORDER BY run_id LIMIT ?`, args,
+		WHERE tenant_id = ? AND started_by = ? ORDER BY created_at, run_id LIMIT ?`, args,
 		func(row sqldb.Row) (c run.Child, err error) { return c, row.Scan(&c.RunID, &c.StepID) })
 }
 
@@ -35,23 +35,24 @@ const outlineColumns = `run_id, agent_id, status, metrics, created_at, started_a
 // ListFamily implements run.Store.
 func (s *Store) ListFamily(ctx context.Context, tenant, root string, limit int) ([]run.Record, error) {
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+outlineColumns+` FROM runs
-		WHERE tenant_id = ? AND root_run_id = ? ORDER BY run_id LIMIT ?`, []any{tenant, root, limit}, func(row sqldb.Row) (run.Record, error) {
-		r := run.Record{}
-		r.TenantID = tenant
-		var status, metrics, pending, by string
-		var created, started, completed int64
-		err := row.Scan(&r.RunID, &r.AgentID, &status, &metrics, &created, &started, &completed, &pending, &by, &r.ParentStepID, &r.RootRunID)
-		if err != nil {
-			return r, err
-		}
-		r.Status = run.Status(status)
-		r.CreatedAt, r.StartedAt, r.CompletedAt = sqldb.Time(created), sqldb.OptionalTime(started), sqldb.OptionalTime(completed)
-		setInitiator(&r.Run, by)
-		var dec sqldb.Decoder
-		dec.JSON(metrics, &r.Metrics)
-		dec.JSON(pending, &r.Pending)
-		return r, dec.Err()
-	})
+		WHERE tenant_id = ? AND root_run_id = ? ORDER BY created_at, run_id LIMIT ?`, []any{tenant, root, limit},
+		func(row sqldb.Row) (run.Record, error) {
+			r := run.Record{}
+			r.TenantID = tenant
+			var status, metrics, pending, by string
+			var created, started, completed int64
+			err := row.Scan(&r.RunID, &r.AgentID, &status, &metrics, &created, &started, &completed, &pending, &by, &r.ParentStepID, &r.RootRunID)
+			if err != nil {
+				return r, err
+			}
+			r.Status = run.Status(status)
+			r.CreatedAt, r.StartedAt, r.CompletedAt = sqldb.Time(created), sqldb.OptionalTime(started), sqldb.OptionalTime(completed)
+			setInitiator(&r.Run, by)
+			var dec sqldb.Decoder
+			dec.JSON(metrics, &r.Metrics)
+			dec.JSON(pending, &r.Pending)
+			return r, dec.Err()
+		})
 }
 
 // ListOutlines implements run.Store.

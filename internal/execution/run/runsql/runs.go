@@ -53,12 +53,16 @@ func (s *Store) Create(r *run.Record) txn.Op {
 		enc.JSON(r.ResourceLimits), enc.JSON(r.Options), enc.JSON(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), sqldb.OptionalMicros(r.StartedAt), sqldb.OptionalMicros(r.CompletedAt), waitJSON(&enc, r.Wait),
 		r.ContinuedByRunID, initiatorText(r.StartedBy), r.ParentStepID, r.RootRunID)
+	label := labels.Insert(r.TenantID, r.RunID, r.CreatedAt, r.Metadata)
 	return func(tx txn.Tx) error {
 		err := insert(tx)
 		if sqldb.IsUnique(err) {
 			return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a run with this id already.").Because(err)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return label(tx)
 	}
 }
 
@@ -98,7 +102,10 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (*run.Record, error)
 	return scanRun(tenant, s.db.QueryRow(ctx, selectRun, tenant, id))
 }
 
-var filters = sqldb.FiltersOf[run.Filter]()
+var (
+	filters = sqldb.FiltersOf[run.Filter]()
+	labels  = sqldb.Labels{Table: `run_labels`, ID: `run_id`}
+)
 
 // List implements run.Store.
 func (s *Store) List(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
@@ -120,8 +127,8 @@ func (s *Store) ListSummaries(ctx context.Context, tenant string, f run.Filter, 
 }
 
 func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
-	where, args := filters.Select(`runs`, tenant, &f, `run_id`, w)
-	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM runs`+where, args...)
+	from, args := filters.SelectBy(labels, f.Metadata, `runs`, tenant, &f, w)
+	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM `+from, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +157,7 @@ var ofUnfinished, endedStatuses = func() (string, []any) {
 		}
 	}
 	return ` WHERE tenant_id = ? AND agent_id = ? AND status NOT IN (?` +
-		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY run_id LIMIT ?`, ended
+		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY created_at, run_id LIMIT ?`, ended
 }()
 
 // ListUnfinished implements run.Store.

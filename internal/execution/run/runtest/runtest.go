@@ -169,7 +169,8 @@ func (s suite) lists(t *testing.T) {
 			if len(found) < w.Limit {
 				return ids
 			}
-			w.After = found[len(found)-1].RunID
+			last := found[len(found)-1]
+			w.After = string(page.MomentOf(last.CreatedAt, last.RunID))
 		}
 	}
 	pick := func(keep ...int) (ids []string) {
@@ -184,8 +185,8 @@ func (s suite) lists(t *testing.T) {
 	}{
 		"all":        {run.Filter{}, pick(6, 5, 4, 3, 2, 1, 0)},
 		"by_agent":   {run.Filter{AgentID: agent}, pick(6, 4, 2, 0)},
-		"by_status":  {run.Filter{Status: run.Completed}, pick(6, 5)},
-		"by_both":    {run.Filter{Status: run.Completed, AgentID: agent}, pick(6)},
+		"by_status":  {run.Filter{Status: []run.Status{run.Completed}}, pick(6, 5)},
+		"by_both":    {run.Filter{Status: []run.Status{run.Completed}, AgentID: agent}, pick(6)},
 		"by_session": {run.Filter{SessionID: ident.New()}, nil},
 	} {
 		for limit := 1; limit <= 8; limit += 3 {

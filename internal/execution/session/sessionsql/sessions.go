@@ -41,9 +41,18 @@ var (
 // CreateTx implements session.Store.
 func (s *Store) CreateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
-	return enc.Op("session", insertSession,
+	err := enc.Op("session", insertSession,
 		r.TenantID, r.SessionID, r.AgentID, r.TeamID, string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata),
 		r.ActiveBranch, r.Turns, enc.JSON(r.Summary), sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt), sqldb.Micros(r.ExpiresAt))(tx)
+	if err != nil {
+		return err
+	}
+	return labels.Insert(r.TenantID, r.SessionID, r.CreatedAt, r.Metadata)(tx)
+}
+
+// UpdateLabelsTx implements session.Store.
+func (s *Store) UpdateLabelsTx(tx txn.Tx, r *session.Record) error {
+	return labels.Replace(tx, r.TenantID, r.SessionID, r.CreatedAt, r.Metadata)
 }
 
 // UpdateTx implements session.Store.
@@ -96,13 +105,15 @@ func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
 	return r, dec.Err()
 }
 
-var filters = sqldb.FiltersOf[session.Filter]()
+var (
+	filters = sqldb.FiltersOf[session.Filter]()
+	labels  = sqldb.Labels{Table: `session_labels`, ID: `session_id`}
+)
 
 // List implements session.Store.
 func (s *Store) List(ctx context.Context, tenant string, f session.Filter, w page.Window) ([]session.Record, error) {
-	where, args := filters.Select(`sessions`, tenant, &f, `session_id`, w)
-	text := `SELECT ` + sessionColumns + ` FROM sessions` + where
-	return sqldb.Collect(s.db.Reader(ctx), text, args, func(row sqldb.Row) (session.Record, error) {
+	from, args := filters.SelectBy(labels, f.Metadata, `sessions`, tenant, &f, w)
+	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+sessionColumns+` FROM `+from, args, func(row sqldb.Row) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {
 			return session.Record{}, err

@@ -52,7 +52,7 @@ func TestAgentCreate(t *testing.T) {
 		{"no name", []string{"--model", "m"}, "", "needs a name"},
 		{"no such file", []string{"--file", "nowhere.json"}, "", "nowhere.json"},
 		{"no object", []string{"--file", list}, "", "it must hold one agent and holds 0"},
-		{"an unknown field", []string{"--file", unknown}, "", "did you mean approval_required_tools or built_in_tools?"},
+		{"an unknown field", []string{"--file", unknown}, "", "did you mean built_in_tools?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

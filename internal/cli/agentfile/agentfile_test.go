@@ -57,7 +57,7 @@ func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, text, want string }{
 		{"nothing", "# only a comment", "it holds no agent"},
-		{"an unknown field", "name: a\ntools: [calculator]", `unknown field "tools"; did you mean approval_required_tools or auto_approve_tools or built_in_tools?`},
+		{"an unknown field", "name: a\ntools: [calculator]", `unknown field "tools"; did you mean built_in_tools?`},
 		{"an unknown member", "name: a\nprompts: {systm: x}", `unknown field "prompts.systm"; did you mean system?`},
 		{"the second document", "name: a\n---\nnme: b", `document 2: unknown field "nme"; did you mean name?`},
 		{"no name", "description: d", "it needs name"},

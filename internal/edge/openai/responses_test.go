@@ -247,7 +247,7 @@ func TestResponseExchanges(t *testing.T) {
 			if strings.HasPrefix(tt.name, "stream") {
 				wellFormed(t, string(got))
 			}
-			if s.reads > 0 && !s.distant {
+			if s.reads.Load() > 0 && !s.distant {
 				t.Error("the run's end was at hand and was read all the same")
 			}
 			if n := s.hub.Readers(); n != 0 {

@@ -50,7 +50,7 @@ func streamed(t *testing.T, c *openai.Client, params openai.ChatCompletionNewPar
 func TestSDKCompletion(t *testing.T) {
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{
-		Text: "It is 42.", Thinking: "Hm.", Usage: &model.Usage{InputTokens: 12, OutputTokens: 9, ThinkingTokens: 4},
+		Text: `{"answer":42}`, Thinking: "Hm.", Usage: &model.Usage{InputTokens: 12, OutputTokens: 9, ThinkingTokens: 4},
 	}))
 	n := apptest.Start(t, sim)
 	agent := n.CreateAgent(object{"name": "helper", "prompts": object{"system": "Be brief."}})
@@ -68,7 +68,7 @@ func TestSDKCompletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Choices) != 1 || got.Choices[0].Message.Content != "It is 42." || got.Choices[0].FinishReason != "stop" ||
+	if len(got.Choices) != 1 || got.Choices[0].Message.Content != `{"answer":42}` || got.Choices[0].FinishReason != "stop" ||
 		got.Choices[0].Message.Role != "assistant" || len(got.Choices[0].Message.ToolCalls) != 0 {
 		t.Errorf("the answer is %s", got.RawJSON())
 	}

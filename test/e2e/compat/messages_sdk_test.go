@@ -2,7 +2,9 @@ package compat
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -237,14 +239,61 @@ func unheard(t *testing.T, n *apptest.Server, params anthropic.MessageNewParams,
 	return events.Err()
 }
 
+// checkRefusal checks what Anthropic's client raises. A kind of "" is a refusal of the
+// API's own form, before the request is read.
+func checkRefusal(t *testing.T, err error, status int, kind, says string) {
+	t.Helper()
+	e, ok := errors.AsType[*anthropic.Error](err)
+	if !ok || e.StatusCode != status || string(e.Type()) != kind || !strings.Contains(e.RawJSON(), says) {
+		t.Fatalf("got %v", err)
+	}
+	if e.RequestID == "" && kind != "" && status != 401 && status != 403 {
+		t.Errorf("no id of the request in %v", e.Response.Header)
+	}
+	if kind != "" && !strings.Contains(e.RawJSON(), `"request_id":"`+e.Response.Header.Get("X-Request-Id")+`"`) {
+		t.Errorf("no request_id: %s", e.RawJSON())
+	}
+	wantType := map[bool]string{true: "application/problem+json", false: "application/json"}[kind == ""]
+	if got := e.Response.Header.Get("Content-Type"); got != wantType {
+		t.Errorf("Content-Type %s, want %s", got, wantType)
+	}
+}
+
+// A model's limit of rate is the client's 429, and so is each further request until
+// the time that the model named; the model is not asked meanwhile. Other models are.
+func TestMessagesRateOfTheModel(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
+		if strings.HasPrefix(r.Chat().Model, "busy-") {
+			return modeltest.Answer{Status: 429, Error: "slow down", RetryAfter: "60"}
+		}
+		return modeltest.Answer{Text: "fine"}
+	}))
+	n := apptest.Start(t, sim)
+	both(t, func(t *testing.T, stream bool) {
+		params := saying(userSays("hi"))
+		params.Model = fmt.Sprint("busy-", stream)
+		before := sim.Calls()
+		for _, says := range []string{"limits the rate", "accepts no further calls"} {
+			err := unheard(t, n, params, stream)
+			checkRefusal(t, err, 429, "rate_limit_error", says)
+			e, _ := errors.AsType[*anthropic.Error](err)
+			if after, err := strconv.Atoi(e.Response.Header.Get("Retry-After")); err != nil || after < 30 || after > 60 {
+				t.Errorf("%s: Retry-After %q", says, e.Response.Header.Get("Retry-After"))
+			}
+			if calls := sim.Calls() - before; calls != 1 {
+				t.Errorf("%s: the model was asked %d times", says, calls)
+			}
+		}
+		sendMessage(t, anthropicClient(n), saying(userSays("hi")), stream)
+	})
+}
+
 // Refusals as Anthropic's client raises them.
 func TestMessagesErrorsBySDK(t *testing.T) {
 	t.Parallel()
-	limited := modeltest.Answer{Status: 429, Error: "slow down", RetryAfter: "60"}
 	sim := modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
 		switch r.Chat().Last(model.User) {
-		case "too often":
-			return limited
 		case "odd":
 			return modeltest.Answer{Status: 400, Error: "that is odd"}
 		case "break":
@@ -270,7 +319,6 @@ func TestMessagesErrorsBySDK(t *testing.T) {
 		{"unknown model", owner, "nobody/nothing-at-all", "hi", 0, "", ""}, // the default provider may have it
 		{"echo", owner, "builtin/echo", "hi", 0, "", ""},
 		{"no model", owner, "", "hi", 422, "invalid_request_error", "model: "},
-		{"rate of the model", owner, "claude-x", "too often", 429, "rate_limit_error", "limits the rate"},
 		{"refused by the model", owner, "claude-x", "odd", 400, "invalid_request_error", "that is odd"},
 		{"missing scope", g.KeyFor(authz.Owner, "runs:create"), "claude-x", "hi", 403, "", "agents:read"},
 		{"missing other scope", g.KeyFor(authz.Owner, "agents:read"), "claude-x", "hi", 403, "", "runs:create"},
@@ -288,21 +336,7 @@ func TestMessagesErrorsBySDK(t *testing.T) {
 					}
 					return
 				}
-				err := unheard(t, n, params, stream)
-				e, ok := errors.AsType[*anthropic.Error](err)
-				if !ok || e.StatusCode != c.status || string(e.Type()) != c.kind || !strings.Contains(e.RawJSON(), c.says) {
-					t.Fatalf("got %v", err)
-				}
-				if e.RequestID == "" && c.kind != "" && c.status != 401 && c.status != 403 {
-					t.Errorf("no id of the request in %v", e.Response.Header)
-				}
-				if c.kind != "" && !strings.Contains(e.RawJSON(), `"request_id":"`+e.Response.Header.Get("X-Request-Id")+`"`) {
-					t.Errorf("no request_id: %s", e.RawJSON())
-				}
-				wantType := map[bool]string{true: "application/problem+json", false: "application/json"}[c.kind == ""]
-				if got := e.Response.Header.Get("Content-Type"); got != wantType {
-					t.Errorf("Content-Type %s, want %s", got, wantType)
-				}
+				checkRefusal(t, unheard(t, n, params, stream), c.status, c.kind, c.says)
 			})
 		})
 	}

@@ -203,10 +203,12 @@ func TestCredentialsOverHTTP(t *testing.T) {
 	if ok, message := test("away"); ok || !strings.Contains(message, "redirect") {
 		t.Errorf("a redirect: %t %s", ok, message)
 	}
-	setProviderKey(n, "inside", "sk-right-0123456789", "http://169.254.169.254/v1")
-	if ok, message := test("inside"); ok || !strings.Contains(message, "may not be reached") && !strings.Contains(message, "public") {
-		t.Errorf("an address inside: %t %s", ok, message)
+	inside := n.Do("PUT", credentials+"inside", object{"api_key": "sk-right-0123456789", "endpoint_url": "http://169.254.169.254/v1"})
+	inside.IsProblem(t, 422, "VALIDATION_ERROR")
+	if !strings.Contains(string(inside.Body), `"field":"endpoint_url"`) || !strings.Contains(string(inside.Body), "public") {
+		t.Errorf("an address inside: %s", inside.Body)
 	}
+	n.Do("POST", credentials+"inside/test", nil).IsProblem(t, 400, "unknown_provider")
 	if ok, _ := test("openai"); ok {
 		t.Error("a provider without a key passes")
 	}
@@ -233,5 +235,18 @@ func TestCredentialsOverHTTP(t *testing.T) {
 	anonymous := n.SendHeaders("GET", "/api/v1/providers/platform-defaults", "")
 	if anonymous.StatusCode != 200 || anonymous.JSON["default_model"] != "default/sim-model" || anonymous.JSON["default_endpoint"] != nil {
 		t.Errorf("defaults: %s", anonymous.Body)
+	}
+
+	// An address that is stored is checked again by each call.
+	n.Stop()
+	cfg := n.Config
+	cfg.Security.EgressAllow = ""
+	n = apptest.Restart(t, cfg)
+	bad.seen()
+	if ok, message := test("away"); ok || !strings.Contains(message, "may not be reached") && !strings.Contains(message, "public") {
+		t.Errorf("an address that is no longer allowed: %t %s", ok, message)
+	}
+	if keys := bad.seen(); len(keys) > 0 {
+		t.Errorf("it got %q", keys)
 	}
 }

@@ -32,7 +32,7 @@ func TestStartProbesTheModel(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, url, model, want string }{
 		{"listed", sim.URL, "sim-model", "answers, and lists sim-model"},
-		{"misspelt", sim.URL, "sim-modle", `does not list the model \"sim-modle\"; did you mean \"sim-model\"?`},
+		{"misspelt", sim.URL, "sim-modell", `does not list the model \"sim-modell\"; did you mean \"sim-model\"?`},
 		{"without v1", strings.TrimSuffix(sim.URL, "/v1"), "sim-model", "/v1 is missing in AGENTD_MODEL_BASE_URL"},
 		{"dead", dead, "sim-model", "connection refused; check AGENTD_MODEL_BASE_URL"},
 	} {

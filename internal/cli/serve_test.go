@@ -18,12 +18,12 @@ func serving(env map[string]string) shell {
 
 func TestServeRefusesUnknownVariables(t *testing.T) {
 	t.Parallel()
-	s := serving(map[string]string{"AGENTD_DATA_DIR": t.TempDir(), "AGENTD_MODLE": "llama", "AGENTD_PORT": "9000"})
+	s := serving(map[string]string{"AGENTD_DATA_DIR": t.TempDir(), "AGENTD_MODELL": "llama", "AGENTD_PORT": "9000"})
 	s.serve = func(context.Context, config.Config) error {
 		t.Error("the server is started")
 		return nil
 	}
-	s.run("serve").want(t, exitFailure, "AGENTD_MODLE is no setting of agentd; did you mean AGENTD_MODEL?",
+	s.run("serve").want(t, exitFailure, "AGENTD_MODELL is no setting of agentd; did you mean AGENTD_MODEL?",
 		"AGENTD_PORT is no setting of agentd; did you mean AGENTD_LISTEN?")
 	// Commands of clients do not read the settings of servers.
 	s.run("version").want(t, exitOK)

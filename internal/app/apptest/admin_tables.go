@@ -84,8 +84,9 @@ func (a *Admin) TenantTables() []string {
 func (a *Admin) SharedTables() []string {
 	a.T.Helper()
 	excused := []string{
-		"goose_db_version",                              // of the schema
-		"sqlite_sequence",                               // SQLite's own, for the table before
+		"goose_db_version",             // of the schema
+		"sqlite_sequence",              // SQLite's own, for the table before
+		"sqlite_stat1", "sqlite_stat4", // constants for SQLite's planner
 		"tenant_purges",                                 // ends with a last look
 		"nodes",                                         // the processes that run
 		"audit_push",                                    // whether entries are pushed

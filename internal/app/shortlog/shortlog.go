@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ func (h *Handler) Enabled(_ context.Context, level slog.Level) bool { return lev
 // WithAttrs implements slog.Handler.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	other := *h
-	other.attrs = append(h.attrs[:len(h.attrs):len(h.attrs)], prefixed(h.prefix, attrs)...)
+	other.attrs = append(slices.Clip(h.attrs), prefixed(h.prefix, attrs)...)
 	return &other
 }
 
@@ -58,7 +59,7 @@ func prefixed(prefix string, attrs []slog.Attr) []slog.Attr {
 
 // Handle implements slog.Handler.
 func (h *Handler) Handle(_ context.Context, r slog.Record) error {
-	attrs := h.attrs[:len(h.attrs):len(h.attrs)]
+	attrs := slices.Clip(h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
 		attrs = append(attrs, slog.Attr{Key: h.prefix + a.Key, Value: a.Value})
 		return true

@@ -13,7 +13,7 @@ func TestCheckEnvironment(t *testing.T) {
 		{"of others", "AGENTX_LISTN=1", ""},
 		{"empty", "AGENTD_LISTN=", ""},
 		{"of tests", "AGENTD_TEST_LOG=1", ""},
-		{"slip", "AGENTD_MODLE=secret", "AGENTD_MODLE is no setting of agentd; did you mean AGENTD_MODEL?"},
+		{"slip", "AGENTD_MODELL=secret", "AGENTD_MODELL is no setting of agentd; did you mean AGENTD_MODEL?"},
 		{"slip in the middle", "AGENTD_DATADIR=/x", "did you mean AGENTD_DATA_DIR?"},
 		{"cut", "AGENTD_LISTN=:80", "did you mean AGENTD_LISTEN?"},
 		{"port", "AGENTD_PORT=8080", "did you mean AGENTD_LISTEN?"},

@@ -149,8 +149,8 @@ func (w *waking) answered(t model.Target, waited bool) {
 	w.notify()
 }
 
-// todo is what is to be done for an endpoint.
-type todo struct {
+// duty is what is to be done for an endpoint.
+type duty struct {
 	endpoint string
 	failures int // of the endpoint, when this was decided
 	wake     int // runs to wake; 0: one to try
@@ -158,7 +158,7 @@ type todo struct {
 }
 
 // due returns what is to be done now, and when more will be; zero: it is not known.
-func (w *waking) due() (all []todo, next time.Time) {
+func (w *waking) due() (all []duty, next time.Time) {
 	now := w.e.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +173,7 @@ func (w *waking) due() (all []todo, next time.Time) {
 			}
 		}
 		if !at.After(now) {
-			all = append(all, todo{endpoint, o.failures, o.next, o.probes})
+			all = append(all, duty{endpoint, o.failures, o.next, o.probes})
 			if o.next > 0 {
 				o.next = min(2*o.next, max(o.next, maxWaking))
 				o.at = now.Add(wakeEvery)
@@ -213,7 +213,7 @@ func (w *waking) probesWith(endpoint, id string) {
 }
 
 // notProbed notes that no run could be woken to try.
-func (w *waking) notProbed(d todo) {
+func (w *waking) notProbed(d duty) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.endpoints[d.endpoint]; o != nil && d.wake == 0 {
@@ -222,7 +222,7 @@ func (w *waking) notProbed(d todo) {
 }
 
 // over notes that no run waits for an endpoint any more.
-func (w *waking) over(d todo) {
+func (w *waking) over(d duty) {
 	w.mu.Lock()
 	o := w.endpoints[d.endpoint]
 	if o == nil || o.failures != d.failures { // it failed again meanwhile
@@ -258,7 +258,7 @@ func (w *waking) serve(ctx context.Context) {
 }
 
 // wake makes runs that wait for an endpoint due now.
-func (w *waking) wake(ctx context.Context, d todo) {
+func (w *waking) wake(ctx context.Context, d duty) {
 	limit := d.wake
 	if limit == 0 {
 		limit = maxProbers

@@ -200,8 +200,8 @@ const (
 
 // Trust returns how far the agent's tool_overrides trust a tool; "" where none is of
 // it.
-func (s *AgentSpec) Trust(tool string) string {
-	for _, o := range s.ToolOverrides {
+func (spec *AgentSpec) Trust(tool string) string {
+	for _, o := range spec.ToolOverrides {
 		if o.Tool == tool {
 			return o.Trust
 		}

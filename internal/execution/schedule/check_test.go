@@ -66,8 +66,7 @@ func TestFieldOfAgents(t *testing.T) {
 	t.Parallel()
 	published := func(of reflect.Type) map[string]string {
 		fields := map[string]string{}
-		for i := range of.NumField() {
-			f := of.Field(i)
+		for f := range of.Fields() {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
 				fields[name] = f.Tag.Get("doc") + f.Tag.Get("enum") + f.Tag.Get("default") + f.Tag.Get("minimum") + f.Tag.Get("maximum") +
 					f.Tag.Get("maxLength") + f.Tag.Get("required")

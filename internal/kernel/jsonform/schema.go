@@ -131,7 +131,7 @@ func (c *Schema) OfObject() bool {
 	return c.schema.Types != nil && c.schema.Types.String() == "[object]"
 }
 
-// Kinds of problems of a text.
+// Problem is what is wrong with a text.
 type Problem int
 
 // The problems.

@@ -79,7 +79,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	tx.cfg.sent(query, args)
 	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
-	rows, err := tx.rows.QueryContext(tx.ctx, query, args...)
+	rows, err := tx.rows.QueryContext(tx.ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
 	if err != nil {
 		tx.failed = err
 	}

@@ -1,6 +1,7 @@
 package openaiclient
 
 import (
+	"slices"
 	"strings"
 
 	"agentd/internal/kernel/model"
@@ -40,8 +41,8 @@ func refused(message string, req *model.Request) paramSet {
 	if !containsAny(message, refusals) {
 		return 0
 	}
-	for i := len(optionalParams) - 1; i >= 0; i-- {
-		if p := optionalParams[i]; setsParam(req, p.field) && containsAny(message, p.words) {
+	for i, p := range slices.Backward(optionalParams) {
+		if setsParam(req, p.field) && containsAny(message, p.words) {
 			return 1 << i
 		}
 	}

@@ -61,7 +61,7 @@ metadata: {team: time}
 	s.run(0, words("agent export clock"), "description: Knows the time.", "team: time", "enabled: true")
 
 	for text, want := range map[string]string{
-		"name: clock\ntools: [calculator]\n":          `unknown field "tools"; did you mean approval_required_tools or built_in_tools?`,
+		"name: clock\ntools: [calculator]\n":          `unknown field "tools"; did you mean built_in_tools?`,
 		"name: clock\nprompt: {system: x}\n":          "did you mean prompts?",
 		"name: clock\nbuilt_in_tools: [hammer]\n":     "there are",
 		"name: clock\nagent_id: nobody\n":             "agent_id nobody is no agent of this company",

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -37,9 +38,7 @@ func TestPromptsAreCached(t *testing.T) {
 				"prompts": object{"system": strings.Repeat("Be brief. ", 200)}, "built_in_tools": []string{"calculator"},
 				"memory": object{"enabled": true, "auto_extract": false},
 			}
-			for k, v := range fields {
-				body[k] = v
-			}
+			maps.Copy(body, fields)
 			agent := n.CreateAgent(body)
 			for i := range 20 {
 				n.Expect(201, "POST", "/api/v1/agents/"+agent+"/memory", object{"content": fmt.Sprint("Fact about topic", i, " and money"), "type": "semantic"})

@@ -170,7 +170,7 @@ func (s suite) lists(t *testing.T) {
 				return ids
 			}
 			last := found[len(found)-1]
-			w.After = string(page.MomentOf(last.CreatedAt, last.RunID))
+			w.After = page.MomentOf(last.CreatedAt, last.RunID)
 		}
 	}
 	pick := func(keep ...int) (ids []string) {

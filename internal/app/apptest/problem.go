@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"unicode"
 
@@ -169,14 +170,27 @@ func CheckHeaders(t testing.TB, r Reply) {
 var requestID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{7,127}$`)
 
 // CheckCode fails unless an answer is a problem document with a status and a
-// code.
+// code; below /v1, unless it is the error object of OpenAI or Anthropic with it.
 func CheckCode(t testing.TB, r Reply, status int, code string) {
 	t.Helper()
+	if path := r.Request.URL.Path; path == "/v1" || strings.HasPrefix(path, "/v1/") {
+		checkFamilyCode(t, r, status, code)
+		return
+	}
 	if r.StatusCode != status || r.JSON["code"] != code {
 		t.Errorf("%s %s: %d %v, want %d %s: %s", r.Request.Method, r.Request.URL.Path, r.StatusCode, r.JSON["code"], status, code, r.Body)
 		return
 	}
 	CheckProblem(t, r)
+}
+
+func checkFamilyCode(t testing.TB, r Reply, status int, code string) {
+	t.Helper()
+	e, _ := r.JSON["error"].(Object)
+	said, ofAnthropic := e["code"], r.JSON["type"] == "error" // which has types only
+	if message, _ := e["message"].(string); r.StatusCode != status || message == "" || !ofAnthropic && said != code {
+		t.Errorf("%s %s: %d, want %d %s: %s", r.Request.Method, r.Request.URL.Path, r.StatusCode, status, code, r.Body)
+	}
 }
 
 // ParseObject parses a JSON object.

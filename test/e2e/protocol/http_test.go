@@ -18,7 +18,7 @@ func TestUnservedPaths(t *testing.T) {
 	n := apptest.Start(t, nil)
 	agent := n.CreateAgent(nil)
 	for _, path := range []string{
-		"/", "//", "//x", "/x", "/api", "/api/", "/api/v1", "/api/v1/", "/api/v1/nothing", "/v1", "/v1/nothing", "/v1/chat",
+		"//", "//x", "/x", "/api", "/api/", "/api/v1", "/api/v1/", "/api/v1/nothing", "/v1", "/v1/nothing", "/v1/chat",
 		"/api/v1//agents", "//api/v1/agents", "/api/v1/agents/", "/api/v1/agents//", "/api/v1/runs/", "/v1/models/", "/healthz/",
 		"/API/V1/agents", "/api/v1/Agents", "/api/v2/agents", "/api/v1/agents/" + agent + "/", "/api/v1/agents/" + agent + "/nothing",
 		"/api/v1/agents%2F" + agent, "/api/v1/./agents", "/api/v1/runs/../agents",

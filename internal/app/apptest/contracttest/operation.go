@@ -126,6 +126,9 @@ func Operations(n *apptest.Server) []*Operation {
 		o.Streams, o.NeedsPerson = r.Open != nil, needsPerson[r.ID]
 	}
 	for _, raw := range raws {
+		if raw.ID == "" {
+			continue // a page for browsers, with nothing of a company
+		}
 		o := add(raw.Row)
 		if o.RPCErrors = raw.Path == mcpserver.Path; o.RPCErrors {
 			o.HeaderParams = append(o.HeaderParams, "X-SVC-Agent-Id")

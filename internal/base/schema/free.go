@@ -47,13 +47,24 @@ func (Nullable) Schema(huma.Registry) *huma.Schema {
 }
 
 // Schema implements huma.SchemaProvider.
-func (ObjectOf[T]) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[T](), true, "")
+func (ObjectOf[T]) Schema(r huma.Registry) *huma.Schema { return open[T](r) }
+
+// open returns the schema of an object whose further members are kept as they are.
+// They are warned of all the same, so that it does not take them as its own.
+func open[T any](r huma.Registry) *huma.Schema {
+	s := r.Schema(reflect.TypeFor[T](), true, "")
+	if of := r.SchemaFromRef(s.Ref); of != nil {
+		if of.Extensions == nil {
+			of.Extensions = map[string]any{}
+		}
+		of.Extensions["x-open"] = true
+	}
+	return s
 }
 
 // Schema implements huma.SchemaProvider.
 func (NullableOf[T]) Schema(r huma.Registry) *huma.Schema {
-	return orNull(r.Schema(reflect.TypeFor[T](), true, ""))
+	return orNull(open[T](r))
 }
 
 // Schema implements huma.SchemaProvider.

@@ -133,7 +133,7 @@ func (c *conversation) request(target model.Target) model.Request {
 	if c.spec.ModelRetry.MaxElapsed > 0 {
 		req.MaxRetryAfter = maxQuickWait
 	}
-	req.Probe = !c.wokenFrom.IsZero()
+	req.Probe = !c.wokenFrom.IsZero() || c.e.waking.tries(c.j.rec.RunID, target)
 	if limit := c.j.limits().MaxTokensPerRun; limit != nil && !c.closing {
 		used := c.j.rec.Metrics.InputTokens + c.j.rec.Metrics.OutputTokens + int64(c.shownTokens)
 		left := int(max(1, *limit-used))

@@ -328,7 +328,7 @@ func TestCallersTools(t *testing.T) {
 func TestOptionsReachEveryCall(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite), modeltest.Script(
-		modeltest.Answer{ToolCalls: []model.ToolCall{call("c", "calculator", `{"expression":"6*7"}`)}}, modeltest.Answer{Text: "42"}))
+		modeltest.Answer{ToolCalls: []model.ToolCall{call("c", "calculator", `{"expression":"6*7"}`)}}, modeltest.Answer{Text: `{"product":42}`}))
 	n := r.start("node", 8, nil)
 	n.end(n.begin(run.Request{Options: run.Options{Plain: true, Extra: map[string]jsontext.Value{
 		"response_format": jsontext.Value(`{"type":"json_object"}`), "seed": jsontext.Value(`7`), "parallel_tool_calls": jsontext.Value(`false`),

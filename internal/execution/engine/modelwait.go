@@ -72,7 +72,7 @@ func (a *attempt) waitForModel(r callResult) error {
 	if err := j.commit(a.ctx, run.PauseAborts); err != nil {
 		return err
 	}
-	a.e.waking.failed(endpoint, r.used, failed, false)
+	a.e.waking.failed(j.rec.RunID, endpoint, r.used, failed, false)
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (a *attempt) waitOn(used model.Target, failed *model.Error, until time.Time
 	if err := j.commit(a.ctx, run.PauseAborts); err != nil {
 		return err
 	}
-	a.e.waking.failed(endpoint, used, failed, true)
+	a.e.waking.failed(j.rec.RunID, endpoint, used, failed, true)
 	return nil
 }
 

@@ -137,6 +137,13 @@ func TestWaitsForModel(t *testing.T) {
 		began := time.Now()
 		id := n.begin(run.Request{}).RunID
 		r := n.waiting(id)
+		for range 200 { // it may be woken just now, to see whether the model is back
+			if n.engine.Active() == 0 {
+				break
+			}
+			rest(10 * time.Millisecond)
+			r = n.waiting(id)
+		}
 		if r.Status != run.Running || r.WaitingFor != run.WaitsForModel || r.Attempts < 1 || r.NextAttemptAt == nil || n.engine.Active() != 0 {
 			h.t.Errorf("the run that waits is %+v, %d are driven", r, n.engine.Active())
 		}

@@ -53,6 +53,7 @@ type outage struct {
 	next     int            // runs to wake next; 0: the endpoint has not answered yet
 	at       time.Time      // when to wake the next runs; of an endpoint that has not answered, one to try
 	probing  time.Time      // when a run was woken to try whose result is not known; zero: there is none
+	prober   string         // the run that was woken to try last
 	quiet    time.Time      // until when the endpoint asked to be left alone
 	costly   bool           // the last failure came in the middle of an answer, which may be charged: it is not probed
 }
@@ -67,7 +68,7 @@ func newWaking(e *Engine) *waking {
 
 // failed notes that a run waits for an endpoint, and stops the waking of others.
 // early: it was woken in vain.
-func (w *waking) failed(endpoint string, t model.Target, why *model.Error, early bool) {
+func (w *waking) failed(id, endpoint string, t model.Target, why *model.Error, early bool) {
 	now := w.e.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +90,13 @@ func (w *waking) failed(endpoint string, t model.Target, why *model.Error, early
 		o.costly = !why.Retryable
 		o.at = later(o.at, now.Add(o.pause(now)))
 		o.quiet = later(o.quiet, now.Add(why.RetryAfter))
-	} else if early {
-		o.at = later(o.at, now.Add(minProbeEvery))
+	} else {
+		if id == o.prober { // it could not try; another does
+			o.probing = time.Time{}
+		}
+		if early {
+			o.at = later(o.at, now.Add(minProbeEvery))
+		}
 	}
 	o.state.Notice("code", why.Code, "status", why.Status, "err", why.Cause)
 	w.notify()
@@ -184,6 +190,28 @@ func (w *waking) due() (all []duty, next time.Time) {
 	return all, next
 }
 
+// tries reports whether a run was woken to try an endpoint and has not yet. Its own
+// time may have come meanwhile, so that nothing else tells it from those that come
+// back by themselves.
+func (w *waking) tries(id string, t model.Target) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.endpoints) == 0 {
+		return false
+	}
+	o := w.endpoints[endpointKey(t)]
+	return o != nil && o.prober == id && !o.probing.IsZero()
+}
+
+// probesWith notes which run is woken to try.
+func (w *waking) probesWith(endpoint, id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.endpoints[endpoint]; o != nil {
+		o.prober = id
+	}
+}
+
 // notProbed notes that no run could be woken to try.
 func (w *waking) notProbed(d duty) {
 	w.mu.Lock()
@@ -240,6 +268,7 @@ func (w *waking) wake(ctx context.Context, d duty) {
 	if d.wake == 0 && len(waits) > 0 {
 		prober := d.probe % len(waits)
 		waits = waits[prober : prober+1]
+		w.probesWith(d.endpoint, waits[0].RunID)
 	}
 	if err == nil && len(waits) > 0 {
 		err = w.e.Writer.Write(ctx, func(tx txn.Tx) error { return w.wakeTx(tx, waits) })

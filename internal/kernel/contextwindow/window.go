@@ -138,14 +138,20 @@ type Limits struct {
 }
 
 // keptShare is how much of its limits a conversation keeps when it is cut, in percent.
-const keptShare = 60
+// But what is within minKeptTokens and minKeptMessages is kept: no provider's cache
+// knows prompts that are shorter, and of a small window a part would be too little.
+const (
+	keptShare       = 60
+	minKeptTokens   = 1024
+	minKeptMessages = 8
+)
 
 // steadyCut returns where a conversation is cut if, each time that it outgrew its
 // limits, it was cut down to a part of them at once. So the cut moves seldom, and what a
 // model reads begins as in the call before, which caches of prompts need. It depends only
 // on the units up to the newest one, and not on what is decided for them elsewhere.
 func (u *units) steadyCut(within func(tokens, messages int) bool, l Limits) int {
-	kept := func(n, limit int) bool { return limit <= 0 || n <= limit*keptShare/100 }
+	kept := func(n, limit, least int) bool { return limit <= 0 || n <= max(limit*keptShare/100, min(limit, least)) }
 	cut, tokens, count := 0, u.fixed, 0
 	for p := range u.count {
 		tokens += u.tokens[p]
@@ -153,7 +159,7 @@ func (u *units) steadyCut(within func(tokens, messages int) bool, l Limits) int 
 		if within(tokens, count) {
 			continue
 		}
-		for ; cut < p && !(kept(tokens, l.Tokens) && kept(count, l.Messages)); cut++ {
+		for ; cut < p && !(kept(tokens, l.Tokens, minKeptTokens) && kept(count, l.Messages, minKeptMessages)); cut++ {
 			tokens -= u.tokens[cut]
 			count -= u.count[cut]
 		}
@@ -163,9 +169,10 @@ func (u *units) steadyCut(within func(tokens, messages int) bool, l Limits) int 
 
 // Fit returns the messages that a model reads: all of them if they are within
 // the limits; else the system messages, the newest message of the user and the
-// newest others that are within a part of the limits (steadyCut), never a tool's result without its call nor a call without its
-// results. Messages that must stay are returned even beyond the limits. sizes
-// are the messages' estimates (Meter). The result may be messages itself.
+// newest others that are within a part of the limits (steadyCut), never a tool's
+// result without its call nor a call without its results. Messages that must stay are
+// returned even beyond the limits. sizes are the messages' estimates (Meter). The
+// result may be messages itself.
 func Fit(messages []model.Message, sizes []int, l Limits) []model.Message {
 	total, talk := 0, 0
 	for i := range messages {

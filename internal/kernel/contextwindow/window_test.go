@@ -267,16 +267,16 @@ func TestFitExamples(t *testing.T) {
 	}{
 		"no-limit":                   {chat, contextwindow.Limits{}, []int64{1, 2, 3, 4, 5, 6, 7, 8}},
 		"enough":                     {chat, contextwindow.Limits{Tokens: 1000, Messages: 7}, []int64{1, 2, 3, 4, 5, 6, 7, 8}},
-		"whole-turns":                {chat, contextwindow.Limits{Tokens: 700}, []int64{1, 8}},
+		"whole-turns":                {chat, contextwindow.Limits{Tokens: 700}, []int64{1, 4, 5, 6, 7, 8}},
 		"not-half-a-turn":            {chat, contextwindow.Limits{Tokens: 350}, []int64{1, 8}},
 		"only-the-request":           {chat, contextwindow.Limits{Tokens: 1}, []int64{1, 8}},
 		"two-messages":               {chat, contextwindow.Limits{Messages: 2}, []int64{1, 7, 8}},
-		"three-break-no-pair":        {chat, contextwindow.Limits{Messages: 3}, []int64{1, 8}},
+		"three-break-no-pair":        {chat, contextwindow.Limits{Messages: 3}, []int64{1, 7, 8}},
 		"four":                       {chat, contextwindow.Limits{Messages: 4}, []int64{1, 5, 6, 7, 8}},
 		"both-limits":                {chat, contextwindow.Limits{Messages: 4, Tokens: 300}, []int64{1, 7, 8}},
 		"within-a-turn":              {work, contextwindow.Limits{Tokens: 400}, []int64{1, 2, 8, 9}},
 		"rounds-stay-whole":          {work, contextwindow.Limits{Messages: 5}, []int64{1, 2, 8, 9}},
-		"two-rounds":                 {work, contextwindow.Limits{Messages: 6}, []int64{1, 2, 8, 9}},
+		"two-rounds":                 {work, contextwindow.Limits{Messages: 6}, []int64{1, 2, 5, 6, 7, 8, 9}},
 		"the-newest-round-must-stay": {work, contextwindow.Limits{Messages: 1}, []int64{1, 2, 8, 9}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,6 +285,42 @@ func TestFitExamples(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A small window is used whole: it is not cut below 8 messages or 1024 tokens for the
+// sake of caches, which do not know prompts that are so short (rule D23-steady-cut).
+func TestSmallWindowsAreUsedWhole(t *testing.T) {
+	t.Parallel()
+	hundred := strings.Repeat("word", 96)
+	for _, tt := range []struct {
+		limits      contextwindow.Limits
+		least, most int // messages that are read
+	}{
+		{contextwindow.Limits{Messages: 1}, 1, 1},
+		{contextwindow.Limits{Messages: 4}, 4, 4},
+		{contextwindow.Limits{Messages: 8}, 8, 8},
+		{contextwindow.Limits{Messages: 10}, 8, 10},
+		{contextwindow.Limits{Messages: 20}, 12, 20},
+		{contextwindow.Limits{Tokens: 400}, 3, 3}, // whole turns and the request: an odd number
+		{contextwindow.Limits{Tokens: 1000}, 9, 9},
+		{contextwindow.Limits{Tokens: 1200}, 9, 11},
+		{contextwindow.Limits{Tokens: 3000}, 17, 29},
+		{contextwindow.Limits{Tokens: 3000, Messages: 4}, 4, 4},
+	} {
+		var all []model.Message
+		least, most := 1000, 0
+		for turn := range 100 {
+			all = append(all, text(model.User, hundred))
+			n := len(contextwindow.Fit(all, contextwindow.Sizes(all), tt.limits))
+			if turn > 50 {
+				least, most = min(least, n), max(most, n)
+			}
+			all = append(all, text(model.Assistant, hundred))
+		}
+		if least != tt.least || most != tt.most {
+			t.Errorf("with %+v %d to %d messages are read, want %d to %d", tt.limits, least, most, tt.least, tt.most)
+		}
 	}
 }
 

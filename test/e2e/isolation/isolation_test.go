@@ -58,7 +58,7 @@ func intrude(t *testing.T, mine, theirs *contracttest.Company) {
 		callers = callersOf(mine)
 	}
 	beside := theirs.Admin()
-	before := beside.Rows(theirs.Grant.TenantID)
+	before := rowsOf(beside, theirs.Grant.TenantID)
 	for _, op := range operations {
 		t.Run(op.TestName(), func(t *testing.T) {
 			in := intruder{t, mine.WithT(t), theirs.WithT(t), beside, op, secrets}

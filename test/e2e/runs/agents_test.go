@@ -55,7 +55,9 @@ func TestAgentFields(t *testing.T) {
 	}
 
 	least := n.Expect(201, "POST", "/api/v1/agents", object{"name": "least"})
-	want := apptest.ParseObject(t, `{"name":"least","description":"","model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},"fallback_model":null,"model_retry":null,`+
+	want := apptest.ParseObject(t, `{"name":"least","description":"","model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},"fallback_model":null,"model_retry":null,"model_settings":null,`+
+		`"access_control":null,"auto_approve_tools":[],"autonomy":null,"bridge":null,"command_relationships":null,"knowledge_base_ids":[],"public_config":null,`+
+		`"specs":[],"tool_overrides":[],"visibility":"private",`+
 		`"prompts":{},"mcp":{},"policies":{},"skills":[],"thinking":null,"effort_policy":null,"resource_limits":null,"memory":null,"core_memory":null,"guardrails":null,`+
 		`"approval_required_tools":[],"built_in_tools":[],"image_generation":null,"knowledge_base_id":null,"execution_mode":"async","worker_reuse":false,`+
 		`"schedule":null,"a2a":null,"risk_classification":null,"workspace_id":null,"context_strategy":"compaction","context_window_size":20,"metadata":{},`+

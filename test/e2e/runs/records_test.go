@@ -32,7 +32,7 @@ func TestRunAsItIsShown(t *testing.T) {
 	})
 	want := []string{
 		"agent_id", "agent_version", "artifacts", "completed_at", "created_at", "error", "input", "metadata", "metrics", "output",
-		"resource_limits", "run_id", "session_id", "started_at", "status", "step_seq", "team_run_id", "tenant_id",
+		"parent_run_id", "parent_step_id", "resource_limits", "root_run_id", "run_id", "session_id", "started_at", "started_by", "status", "step_seq", "team_run_id", "tenant_id",
 	}
 	if diff := cmp.Diff(want, keys(r)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
@@ -59,7 +59,7 @@ func TestRunAsItIsShown(t *testing.T) {
 	r = n.WaitRun(r["run_id"].(string))
 	m := r["metrics"].(object)
 	want = []string{
-		"duration_ms", "guardrail_checks", "guardrail_violations", "input_tokens", "llm_calls_count", "memory_extractions",
+		"cache_write_tokens", "cached_tokens", "duration_ms", "guardrail_checks", "guardrail_violations", "input_tokens", "llm_calls_count", "memory_extractions",
 		"memory_retrievals", "output_tokens", "steps_count", "thinking_tokens", "tool_calls_count", "total_cost_usd",
 	}
 	if diff := cmp.Diff(want, keys(m)); diff != "" {

@@ -32,6 +32,7 @@ type Schema struct {
 	Properties map[string]*Schema `json:"properties"`
 	Required   []string           `json:"required"`
 	More       any                `json:"additionalProperties"` // true, a schema, or nothing
+	Open       bool               `json:"x-open"`               // further members are kept
 	Items      *Schema            `json:"items"`
 	AnyOf      []*Schema          `json:"anyOf"`
 	Kinds      Discriminator      `json:"discriminator"` // of a union

@@ -335,7 +335,8 @@ func TestExchanges(t *testing.T) {
 				tt.method, tt.path = "POST", chat
 			}
 			goldentest.Check(t, "testdata/exchanges/"+tt.name+".txt", s.exchange(t, tt.method, tt.path, tt.body, tt.header...))
-			if s.reads.Load() > 0 && !s.distant {
+			patient := s.chat.Runner.MaxModelWait == 0 // otherwise the run is read to see what it waits for
+			if s.reads.Load() > 0 && !s.distant && patient {
 				t.Error("the run's end was at hand and was read all the same")
 			}
 			if n := s.hub.Readers(); n != 0 {

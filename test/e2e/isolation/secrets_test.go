@@ -93,13 +93,13 @@ func (in intruder) unharmed(before []string) []string {
 	return now
 }
 
-// rowsOf returns a company's rows, but for those that say what the company itself
-// downloaded and exported: they are written up to a minute later.
+// rowsOf returns a company's rows, but for those that count what the company itself
+// downloaded, exported and was refused: they are written up to a minute later.
 func rowsOf(a *apptest.Admin, tenant string) []string {
 	return slices.DeleteFunc(a.Rows(tenant), func(row string) bool { return late.MatchString(row) })
 }
 
-var late = regexp.MustCompile(`^audit_logmap\[action:[a-z_.]*(downloaded|exported) `)
+var late = regexp.MustCompile(`^audit_logmap\[action:[a-z_.]*(downloaded|exported|refused|failed) `)
 
 // Every table that keeps words of a company bears its mark, so that a search
 // for the mark finds whatever of it another company is shown.

@@ -170,10 +170,11 @@ func CheckHeaders(t testing.TB, r Reply) {
 var requestID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{7,127}$`)
 
 // CheckCode fails unless an answer is a problem document with a status and a
-// code; below /v1, unless it is the error object of OpenAI or Anthropic with it.
+// code; below /v1 it may be the error object of OpenAI or Anthropic with it.
 func CheckCode(t testing.TB, r Reply, status int, code string) {
 	t.Helper()
-	if path := r.Request.URL.Path; path == "/v1" || strings.HasPrefix(path, "/v1/") {
+	_, ofFamily := r.JSON["error"]
+	if path := r.Request.URL.Path; ofFamily && (path == "/v1" || strings.HasPrefix(path, "/v1/")) {
 		checkFamilyCode(t, r, status, code)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,10 +233,22 @@ func TestWatchOutlastsTheDatabase(t *testing.T) {
 // memory is a store of what is appended alone.
 type memory struct {
 	audit.Store
+	mu  sync.Mutex
 	all []audit.Record
 }
 
-func (m *memory) AppendTx(_ txn.Tx, r audit.Record) error { m.all = append(m.all, r); return nil }
+func (m *memory) AppendTx(_ txn.Tx, r audit.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, r)
+	return nil
+}
+
+func (m *memory) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.all)
+}
 
 func (m *memory) GetOwnerTx(_ txn.Tx, tenant string) (string, error) {
 	return cmp.Or(tenant, "operator"), nil
@@ -258,19 +271,19 @@ func TestWatchWritesEachMinuteAndAtTheEnd(t *testing.T) {
 			synctest.Wait()
 		}
 		note()
-		if len(m.all) != 0 {
-			t.Errorf("%d entries at once", len(m.all))
+		if m.count() != 0 {
+			t.Errorf("%d entries at once", m.count())
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(m.all) != 1 {
-			t.Errorf("%d entries after a minute", len(m.all))
+		if m.count() != 1 {
+			t.Errorf("%d entries after a minute", m.count())
 		}
 		note()
 		cancel()
 		<-done
-		if len(m.all) != 2 {
-			t.Errorf("%d entries at the end", len(m.all))
+		if m.count() != 2 {
+			t.Errorf("%d entries at the end", m.count())
 		}
 	})
 }

@@ -111,11 +111,10 @@ test-coding-agents: ## Run coding agents against agentd; needs node and npm, and
 		node $(AGENTS)/node_modules/opencode-ai/postinstall.mjs )
 	AGENTD_TEST_AGENTS=$(AGENTS) $(GO) test -count=1 -run '^TestCodingAgents$$' $(TESTFLAGS) ./test/e2e/compat
 
-# SQLite's driver is C that became Go: watching it takes most of the time, and
-# the races that we could make are in what calls it.
+# SQLite is C that became Go: watching it takes most of the time, and the races that
+# we could make are in what calls it. The driver around it is watched: the linker may
+# take its copy of generic code, such as that of sync.Map, for the whole program.
 .PHONY: race
-# SQLite's translated C is left out, as it is slow. The Go around it is not: it shares
-# code of sync.Map with everything else, which must be of one kind.
 race: override TESTFLAGS += -race -shuffle=on -gcflags=modernc.org/...=-d=checkptr=0 -gcflags=modernc.org/sqlite/lib=-race=false
 race: test ## Run every test with the race detector, in random order
 

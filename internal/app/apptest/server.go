@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -80,33 +79,13 @@ func StartLogging(t testing.TB, w io.Writer, sim *modeltest.Server, adjust ...fu
 
 func restart(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
 	t.Helper()
-	a, err := start(t.Context(), cfg, log)
+	a, err := app.Start(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &Server{T: t, App: a, Config: cfg, URL: "http://" + a.Address(), Key: OwnerKey}
 	t.Cleanup(n.Stop)
 	return n
-}
-
-// first is held while the first server of a process starts.
-var first struct {
-	sync.Mutex
-	started bool
-}
-
-// start starts the first server of a process alone. The types that servers make
-// by reflection are shared through caches of package reflect, whose filling by
-// two servers at once the race detector reports.
-func start(ctx context.Context, cfg config.Config, log *slog.Logger) (*app.App, error) {
-	first.Lock()
-	if first.started {
-		first.Unlock()
-	} else {
-		first.started = true
-		defer first.Unlock()
-	}
-	return app.Start(ctx, cfg, log)
 }
 
 // Stop ends the server; it may be called twice.

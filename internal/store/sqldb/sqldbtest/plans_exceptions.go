@@ -19,7 +19,7 @@ var few = map[string]string{
 	"users":       "members of a company: many thousands at most, of which a plan is allowed so many",
 	"webhooks":    "subscriptions that people make by hand, of which a plan is allowed so many",
 	"sensors":     "addresses at which agents listen, of which an agent may have so many",
-	"mcp_pending": "authorizations that somebody has open in a browser; they end after minutes",
+	"mcp_pending": "authorizations that are open in browsers; they end after minutes",
 }
 
 // exceptions are statements whose plans would be refused, by a part of their

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/route"
 	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -110,7 +111,10 @@ func (s *Service) OfAgent(ctx context.Context, tenant, agentID string) (*Workspa
 
 // Rename changes a workspace's name. Errors: fault.NotFound.
 func (s *Service) Rename(ctx context.Context, tenant, id, name string) (*Workspace, error) {
-	return s.change(ctx, tenant, id, func(_ txn.Tx, w *Workspace) error {
+	return s.change(ctx, tenant, id, func(tx txn.Tx, w *Workspace) error {
+		if err := route.Match(tx.Context(), w); err != nil {
+			return err
+		}
 		w.Name = name
 		return nil
 	})
@@ -212,6 +216,9 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 			w, err := s.Table.LockTx(tx, who.TenantID, id)
 			if err != nil {
+				return err
+			}
+			if err := route.Match(tx.Context(), w); err != nil {
 				return err
 			}
 			more, err = s.deleteBelow(tx, w, "")

@@ -43,10 +43,12 @@ func (s *Service) Routes() []route.Route {
 	remove := write("DELETE", one, "deleteWebhook", "Delete a subscription",
 		"Nothing more is sent to it. Succeeds also if it does not exist.")
 	create.Fresh, remove.Fresh = true, true
+	get := read(one, "getWebhook", "Get a subscription", "", 404)
+	get.Conditional = true
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),
-		route.Action(read(one, "getWebhook", "Get a subscription", "", 404), s.get),
+		route.Action(get, s.get),
 		route.Action(remove, s.remove),
 		route.Action(write("POST", one+"/test", "testWebhook", "Send a test event",
 			"Responds once the event is queued; the delivery log shows the outcome. Its data is `{\"test\": true}`.", 404, 422), s.test),

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -232,6 +233,9 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 		if r, err = l.store.LockTx(tx, tenant, id); err != nil {
 			return err
 		}
+		if err := l.match(tx, r); err != nil {
+			return err
+		}
 		if c.Metadata != nil {
 			if err := l.mergeMetadata(tx, r, c.Metadata); err != nil {
 				return err
@@ -250,6 +254,11 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 		return nil, err
 	}
 	return l.withHistory(ctx, r)
+}
+
+func (l *lifecycle) match(tx txn.Tx, r *Record) error {
+	current := r.show(l.clock.Now())
+	return route.Match(tx.Context(), &current)
 }
 
 func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) error {
@@ -281,6 +290,9 @@ func (l *lifecycle) close(ctx context.Context, who authz.Caller, id string) (Del
 	err := l.writer.Write(ctx, func(tx txn.Tx) error {
 		r, err := l.store.LockTx(tx, who.TenantID, id)
 		if err != nil || r.Status == Closed {
+			return err
+		}
+		if err := l.match(tx, r); err != nil {
 			return err
 		}
 		r.Status, r.UpdatedAt = Closed, l.clock.Now()

@@ -62,8 +62,21 @@ func (s *Store) HasTargetsTx(tx txn.Tx, tenant string) (found bool, err error) {
 
 // GetPrefs implements notification.DeliveryStore.
 func (s *Store) GetPrefs(ctx context.Context, tenant, user string) (*notification.Prefs, error) {
+	return scanPrefs(s.db.QueryRow(ctx, selectPrefs, tenant, user))
+}
+
+// LockPrefsTx implements notification.DeliveryStore.
+func (s *Store) LockPrefsTx(tx txn.Tx, tenant, user string) (*notification.Prefs, error) {
+	t := sqldb.From(tx)
+	if err := t.LockTenant(tenant); err != nil { // there may be no row to lock yet
+		return nil, err
+	}
+	return scanPrefs(t.QueryRow(selectPrefs, tenant, user))
+}
+
+func scanPrefs(row sqldb.Row) (*notification.Prefs, error) {
 	var body string
-	err := s.db.QueryRow(ctx, selectPrefs, tenant, user).Scan(&body)
+	err := row.Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

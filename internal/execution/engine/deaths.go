@@ -167,7 +167,9 @@ func (a *attempt) waitAfterDeath(ctx context.Context, wait time.Duration) error 
 	}
 	a.e.Logger.Warn("a run waits before its model is called again: the program stopped each time that it was called",
 		"run", j.rec.RunID, "tenant", j.rec.TenantID, "step", p.StepID, "times", p.Deaths, "after", wait)
-	j.emit("step.retrying", run.StepRetryingData{StepRef: p.Ref(), Attempt: p.FailedAttempts(), AfterMS: wait.Milliseconds(), Reason: deathSentence})
+	j.emit("step.retrying", run.StepRetryingData{
+		StepRef: p.Ref(), Attempt: p.FailedAttempts(), AfterMS: wait.Milliseconds(), Reason: deathSentence,
+	})
 	a.waitFor(run.Wait{For: run.WaitsForModel, Next: a.e.Clock.Now().Add(wait), Attempts: p.FailedAttempts()}, run.ModelWait{})
 	return j.commit(ctx, run.PauseAborts)
 }

@@ -99,11 +99,11 @@ func TestConditionalChangesAtOnce(t *testing.T) {
 	c := contracttest.NewOwnCompany(t, apptest.Start(t, modeltest.New(t, apptest.HangingModel)))
 	agent := "/api/v1/agents/" + c.IDs["agentId"][0]
 	for path, body := range map[string]func(i int) apptest.Object{
-		"/api/v1/billing/budget":      func(i int) apptest.Object { return apptest.Object{"limit_usd": i + 1} },
+		"/api/v1/billing/budget": func(i int) apptest.Object { return apptest.Object{"limit_usd": i + 1} },
 		"/api/v1/notifications/prefs": func(i int) apptest.Object {
 			return apptest.Object{"quiet_hours": apptest.Object{"start_local": fmt.Sprint("22:0", i), "end_local": "06:00", "timezone": "UTC"}}
 		},
-		"/api/v1/tenants/me":          func(i int) apptest.Object { return apptest.Object{"description": fmt.Sprint("change ", i)} },
+		"/api/v1/tenants/me": func(i int) apptest.Object { return apptest.Object{"description": fmt.Sprint("change ", i)} },
 		"/api/v1/sessions/" + c.IDs["sessionId"][0]: func(i int) apptest.Object {
 			return apptest.Object{"metadata": apptest.Object{"change": i}}
 		},

@@ -31,7 +31,8 @@ func (s *Service) Routes() []route.Route {
 	create.Status = 201
 	remove := row("DELETE", one, "deleteKnowledgeBase", "Delete a knowledge base with its documents")
 	remove.Status = 204
-	get, update := row("GET", one, "getKnowledgeBase", "Get a knowledge base"), row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base")
+	get := row("GET", one, "getKnowledgeBase", "Get a knowledge base")
+	update := row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base")
 	get.Conditional, update.Conditional, remove.Conditional = true, true, true
 	list := row("GET", documents, "listKbDocuments", "List the documents of a knowledge base, newest first")
 	list.Errors = append(list.Errors, 422)

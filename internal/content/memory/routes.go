@@ -42,7 +42,8 @@ func (s *Service) Routes() []route.Route {
 	remove.Status = 204
 	put := row("PUT", "/core/{label}", "updateCoreMemoryBlock", "Write a core memory block")
 	put.Doc = "Enables the block for the agent. Content over max_tokens is refused. An agent has at most 10 blocks."
-	get, block := row("GET", "/{entryId}", "getMemoryEntry", "Read an entry."), row("GET", "/core/{label}", "getCoreMemoryBlock", "Get a core memory block")
+	get := row("GET", "/{entryId}", "getMemoryEntry", "Read an entry.")
+	block := row("GET", "/core/{label}", "getCoreMemoryBlock", "Get a core memory block")
 	for _, r := range []*route.Row{&get, &change, &remove, &block, &put} {
 		r.Conditional = true
 	}

@@ -162,7 +162,8 @@ func (s *Service) Routes() []route.Route {
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
 	agentFiles.Path = "/api/v1/agents/{agentId}/workspace/files"
-	get, rename := read("/{workspaceId}", "getWorkspace", "Get a workspace"), write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200)
+	get := read("/{workspaceId}", "getWorkspace", "Get a workspace")
+	rename := write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200)
 	remove := write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409)
 	get.Conditional, rename.Conditional, remove.Conditional = true, true, true
 	return []route.Route{

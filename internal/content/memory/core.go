@@ -136,7 +136,7 @@ func (s *Service) Block(ctx context.Context, tenant, agentID, name string) (*Blo
 			return &b, nil
 		}
 	}
-	return nil, fault.NoSuch("core memory block")
+	return nil, fault.NewNotFound("core memory block")
 }
 
 // PutBlock replaces a core block and makes the agent use it: core_memory is enabled

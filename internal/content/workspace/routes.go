@@ -305,9 +305,9 @@ func (a *assignment) agent() (string, error) {
 	case named != 1:
 		return "", fault.New(fault.Malformed, "MISSING_FIELD", "Name exactly one of agent_id, team_id and company_id.")
 	case a.TeamID != "":
-		return "", fault.NoSuch("team")
+		return "", fault.NewNotFound("team")
 	case a.CompanyID != "":
-		return "", fault.NoSuch("initiative")
+		return "", fault.NewNotFound("initiative")
 	}
 	return a.AgentID, nil
 }

@@ -54,7 +54,7 @@ func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, 
 	ctx = txn.WithAnswer(ctx, func() any { return w })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
-			if err := s.Quota.Take(tx, tenant, quota.Workspaces); err != nil {
+			if err := s.Quota.Reserve(tx, tenant, quota.Workspaces); err != nil {
 				return err
 			}
 		}
@@ -166,7 +166,7 @@ func (s *Service) Unassign(ctx context.Context, who authz.Caller, id, agentID st
 func (s *Service) leave(tx txn.Tx, who authz.Caller, id, agentID string) error {
 	_, err := s.Agents.Store().UpdateTx(tx, who, agentID, func(g *agent.Agent) error {
 		if g.WorkspaceID == nil || *g.WorkspaceID != id {
-			return fault.NoSuch("agent in this workspace")
+			return fault.NewNotFound("agent in this workspace")
 		}
 		g.WorkspaceID = nil
 		return nil
@@ -193,7 +193,7 @@ func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID str
 	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
 		was, err := s.Table.DeleteRelationTx(tx, who.TenantID, agentID, Shared, id)
 		if err == nil && !was {
-			err = fault.NoSuch("agent with which this workspace is shared")
+			err = fault.NewNotFound("agent with which this workspace is shared")
 		}
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID str
 }
 
 func (s *Service) record(tx txn.Tx, who authz.Caller, action, id string) error {
-	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "workspace." + action, TargetType: "workspace", TargetID: id})
+	return audit.Write(s.Audit, tx, who, audit.Entry{Action: "workspace." + action, TargetType: "workspace", TargetID: id})
 }
 
 // batch is how many files one transaction deletes.

@@ -154,7 +154,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	sub.Sealed = s.Box.Seal([]byte(key), sub.context())
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
-			if err := s.Quota.Take(tx, who.TenantID, quota.Webhooks); err != nil {
+			if err := s.Quota.Reserve(tx, who.TenantID, quota.Webhooks); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 }
 
 func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action string, sub *Subscription) error {
-	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "webhook." + action, TargetType: "webhook", TargetID: sub.ID})
+	return audit.Write(s.Audit, tx, who, audit.Entry{Action: "webhook." + action, TargetType: "webhook", TargetID: sub.ID})
 }
 
 type nothing struct{}

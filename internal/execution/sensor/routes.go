@@ -158,7 +158,7 @@ func (s *Service) get(ctx context.Context, who authz.Caller, in *sensorIn) (*Vie
 		return nil, err
 	}
 	if of == nil {
-		return nil, fault.NoSuch("sensor")
+		return nil, fault.NewNotFound("sensor")
 	}
 	return s.view(of), nil
 }

@@ -93,7 +93,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 // insert stores a session if the tenant's plan has room for it.
 func (l *lifecycle) insert(tx txn.Tx, r *Record) error {
 	if l.quota != nil {
-		if err := l.quota.Take(tx, r.TenantID, quota.ActiveSessions); err != nil {
+		if err := l.quota.Reserve(tx, r.TenantID, quota.ActiveSessions); err != nil {
 			return err
 		}
 	}
@@ -313,7 +313,7 @@ func (l *lifecycle) close(ctx context.Context, who authz.Caller, id string) (Del
 
 // recordAudit records an action on a session in the audit log.
 func recordAudit(log audit.Recorder, tx txn.Tx, who authz.Caller, action, id string) error {
-	return audit.Tell(log, tx, who, audit.Entry{Action: "session." + action, TargetType: "session", TargetID: id})
+	return audit.Write(log, tx, who, audit.Entry{Action: "session." + action, TargetType: "session", TargetID: id})
 }
 
 // handle expires a session whose time is over, and cancels the turns that wait in
@@ -404,7 +404,7 @@ type (
 func (l *lifecycle) closeMany(ctx context.Context, who authz.Caller, ids []string) (bulkDeleted, error) {
 	out := bulkDeleted{Failed: []string{}}
 	for _, id := range ids {
-		err := error(fault.NoSuch("session"))
+		err := error(fault.NewNotFound("session"))
 		if ident.Valid(id) {
 			_, err = l.close(ctx, who, id)
 		}

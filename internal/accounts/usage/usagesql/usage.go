@@ -294,7 +294,7 @@ func (s *Store) GetEvent(ctx context.Context, tenant, id string) (usage.Event, e
 	err := s.db.QueryRow(ctx, selectEvent, tenant, id).
 		Scan(&e.Type, &e.Resource, &e.Period, &e.Used, &e.Limit, &resets, &created)
 	if errors.Is(err, sql.ErrNoRows) {
-		return e, fault.NoSuch("event")
+		return e, fault.NewNotFound("event")
 	}
 	e.ResetsAt, e.CreatedAt = sqldb.Time(resets), sqldb.Time(created)
 	return e, err

@@ -145,7 +145,7 @@ func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
 	err := row.Scan(&t.ID, &t.UserID, &t.Label, &t.Enabled, &t.Kind, &t.Sealed, &created, &last, &t.LastError,
 		&confirmed, &t.ConfirmHash, &until)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("notification target")
+		return nil, fault.NewNotFound("notification target")
 	}
 	t.CreatedAt, t.LastAt, t.ConfirmedAt, t.ConfirmUntil = sqldb.Time(created), sqldb.Time(last), sqldb.Time(confirmed), sqldb.Time(until)
 	return t, err

@@ -363,7 +363,8 @@ func TestNothingAllowed(t *testing.T) {
 		refused(t, s.AllowRun(t.Context(), b.tenant), fault.Forbidden, quota.CodeReached)
 		refused(t, s.AllowModelCall(t.Context(), b.tenant), fault.Forbidden, quota.CodeReached)
 		refused(t, db.Write(t.Context(), s.Count(b.tenant, quota.Use{AgentID: "a", Runs: 1})), fault.Forbidden, quota.CodeReached)
-		refused(t, db.Write(t.Context(), func(tx txn.Tx) error { return s.Reserve(tx, b.tenant, quota.Agents) }), fault.Forbidden, quota.CodeReached)
+		reserve := func(tx txn.Tx) error { return s.Reserve(tx, b.tenant, quota.Agents) }
+		refused(t, db.Write(t.Context(), reserve), fault.Forbidden, quota.CodeReached)
 		b.toldOnce(map[string]int{})
 	})
 }

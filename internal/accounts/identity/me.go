@@ -35,7 +35,7 @@ type Me struct {
 	Tenant      MyTenant      `json:"tenant"`
 	Role        authz.Role    `json:"role"`
 	Scopes      []authz.Scope `json:"scopes"`
-	AuthMethod  string        `json:"auth_method" enum:"api_key,cookie,jwt"`
+	AuthMethod  string        `json:"auth_method" enum:"api_key,cookie,session_key,jwt"`
 	Memberships []Membership  `json:"memberships" doc:"In all companies of the person; for a key without the scope *, only in its own."`
 }
 

@@ -169,6 +169,7 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	n := &node{h: r, engine: eng, runner: runner, Service: &run.Service{
 		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
+		Meter: r.meter,
 	}}
 	eng.Connect(runner, n.Service)
 	if slots > 0 {

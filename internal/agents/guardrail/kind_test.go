@@ -48,7 +48,7 @@ var samples = resourcetest.Samples{
 		{Body: `{"name":"n"}`, Fields: []string{"kind", "phase"}},
 		{Body: `{"name":"n","kind":"pii","phase":"before"}`, Fields: []string{"phase"}},
 		{Body: `{"name":" ","kind":"pii","stage":"input"}`, Fields: []string{"name"}},
-		{Body: `{"name":"n","kind":"magic","stage":"before","action":"explode"}`, Fields: []string{"kind", "stage", "action"}},
+		{Body: `{"name":"n","kind":"magic","stage":"before","action":"explode"}`, Fields: []string{"kind", "stage", "action", "phase"}},
 		{Body: `{"name":"n","kind":"regex","stage":"input"}`, Fields: []string{"config.patterns"}},
 		{Body: `{"name":"n","kind":"regex","stage":"input","config":{"patterns":["ok","(","a*"],"pattern":"[z-a]"}}`, Fields: []string{"config.patterns[1]", "config.patterns[2]", "config.pattern"}},
 		{Body: `{"name":"n","kind":"regex","stage":"input","config":{"pattern":"(a{900}b{900}c{900})"}}`, Fields: []string{"config.pattern"}},
@@ -78,7 +78,7 @@ var samples = resourcetest.Samples{
 			"webhook_url": `"https://example.org/"`, "config": `{"on_error":"block"}`, "secret": `"[redacted]"`,
 		}},
 		{Patch: `{"kind":"pii","webhook_url":null,"secret":null,"config":{"entities":["email"]}}`, Want: map[string]string{
-			"config": `{"entities":["email"]}`, "kind": `"pii"`, "stage": `"tool"`, "phase": `"tool"`, "timeout_ms": "", "webhook_url": "", "secret": "",
+			"config": `{"entities":["email"]}`, "kind": `"pii"`, "stage": `"both"`, "phase": `"both"`, "timeout_ms": "", "webhook_url": "", "secret": "",
 		}},
 	},
 }
@@ -153,7 +153,7 @@ func TestReferenceForm(t *testing.T) {
 			"kind": "webhook", "stage": "input", "phase": "input", "action": "log", "timeout_ms": 90.0, "secret": "[redacted]",
 		},
 		`{"name":"n","kind":"webhook","stage":"tool","config":{"webhook_url":"https://example.com/x","secret":"s","timeout_ms":80,"on_error":"allow"}}`: {
-			"kind": "webhook", "stage": "tool", "phase": nil, "timeout_ms": 80.0, "secret": "[redacted]", "webhook_url": "https://example.com/x",
+			"kind": "webhook", "stage": "tool", "phase": "tool", "timeout_ms": 80.0, "secret": "[redacted]", "webhook_url": "https://example.com/x",
 		},
 	} {
 		reply, err := b.Do(t.Context(), "POST", path, resourcetest.Args{"": body})

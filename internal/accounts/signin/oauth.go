@@ -222,7 +222,10 @@ func providerError(p ConfiguredProvider, f flow, reason string) (*route.Reply, e
 
 // signIn signs in the person that a provider authenticated.
 func (o oauth) signIn(ctx context.Context, who authz.Caller, p ConfiguredProvider, f flow, c Claims) (*route.Reply, error) {
-	a := authenticated{who: who, name: c.Name, method: p.ID, label: cmp.Or(f.Label, p.Name), terms: f.Terms, key: !f.Cookie && f.ReturnTo == ""}
+	a := authenticated{
+		who: who, name: c.Name, method: p.ID, label: cmp.Or(f.Label, p.Name), terms: f.Terms,
+		key: !f.Cookie && f.ReturnTo == "", // an address with a key would stay in the browser's history
+	}
 	email, unusable := verifiedEmail(p, c)
 	if unusable == nil && !o.signupOn && o.invited != nil {
 		var err error

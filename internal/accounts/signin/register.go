@@ -157,7 +157,9 @@ func (r registrations) verifyEmail(ctx context.Context, who authz.Caller, in *ve
 			return err
 		}
 		sameBrowser = subtle.ConstantTimeCompare(hashToken(in.Browser), pending.Browser) == 1
-		a := authenticated{who: who, email: pending.Email, name: pending.Name, method: OTP, label: "registration", terms: true, key: !in.CookieOnly}
+		a := authenticated{
+			who: who, email: pending.Email, name: pending.Name, method: OTP, label: "registration", terms: true, key: !in.CookieOnly,
+		}
 		m, err := r.logins.membershipOf(tx, a)
 		if err != nil {
 			return err
@@ -178,8 +180,9 @@ func (r registrations) verifyEmail(ctx context.Context, who authz.Caller, in *ve
 	}
 	a := result.answer()
 	out := EmailVerified{
-		OK: true, APIKey: a.APIKey, Email: a.Email, TenantID: a.Tenant.TenantID, Message: "The address is confirmed; request a sign-in code to sign in.",
-		User: a.User, Tenant: a.Tenant, MFARequired: a.MFARequired,
+		OK: true, APIKey: a.APIKey, Email: a.Email, TenantID: a.Tenant.TenantID,
+		Message: "The address is confirmed; request a sign-in code to sign in.",
+		User:    a.User, Tenant: a.Tenant, MFARequired: a.MFARequired,
 	}
 	reply := &route.Reply{}
 	if sameBrowser {

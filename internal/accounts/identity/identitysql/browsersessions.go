@@ -121,7 +121,8 @@ func (s *Store) UpdateSessionTx(tx txn.Tx, b identity.Session) error {
 
 // UpdateSessionKeyTx implements identity.SessionStore.
 func (s *Store) UpdateSessionKeyTx(tx txn.Tx, sessionID, keyPrefix string, hash identity.Hash) error {
-	_, err := sqldb.From(tx).Exec(`UPDATE browser_sessions SET key_prefix = ?, key_hash = ? WHERE session_id = ?`, keyPrefix, hash[:], sessionID)
+	_, err := sqldb.From(tx).Exec(`UPDATE browser_sessions SET key_prefix = ?, key_hash = ? WHERE session_id = ?`,
+		keyPrefix, hash[:], sessionID)
 	return taken(err)
 }
 

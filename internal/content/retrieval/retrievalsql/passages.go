@@ -218,7 +218,9 @@ func (s *Store) visit(ctx context.Context, rest string, each func(retrieval.Pass
 		var p retrieval.Passage
 		var at int64
 		var vector []byte
-		if err := rows.Scan(&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Words, &p.Boost, &at, &p.Version, &p.Model, &vector); err != nil {
+		err := rows.Scan(
+			&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Words, &p.Boost, &at, &p.Version, &p.Model, &vector)
+		if err != nil {
 			return err
 		}
 		p.At, p.Vector = sqldb.Time(at), decodeVector(vector)

@@ -115,8 +115,9 @@ test-coding-agents: ## Run coding agents against agentd; needs node and npm, and
 # we could make are in what calls it. The driver around it is watched: the linker may
 # take its copy of generic code, such as that of sync.Map, for the whole program.
 .PHONY: race
+race: export AGENTD_TEST_PROGRAM = $(CURDIR)/$(BIN)/agentd
 race: override TESTFLAGS += -race -shuffle=on -gcflags=modernc.org/...=-d=checkptr=0 -gcflags=modernc.org/sqlite/lib=-race=false
-race: test ## Run every test with the race detector, in random order
+race: build test ## Run every test with the race detector, in random order
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)

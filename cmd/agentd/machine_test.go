@@ -19,7 +19,7 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// asProgram makes a copy of the test binary be the program itself, so that the
+// asProgram makes a link to the test binary be the program itself, so that the
 // tests run real processes without building any.
 const asProgram = "AGENTD_TEST_AS_PROGRAM"
 
@@ -41,9 +41,12 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	self := os.Getenv("AGENTD_TEST_PROGRAM") // apptest says why
+	if self == "" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o700), os.Symlink(self, filepath.Join(dir, "bin", "agentd"))); err != nil {
 		t.Fatal(err)
@@ -118,12 +121,17 @@ func (p *process) says(text string) {
 // wait waits for the end and returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
-	select {
-	case <-p.ended:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
-		p.t.Fatalf("%s does not end:\n%s\n%s", p.line, p.out.String(), p.errs.String())
-		return -1
+	for seen := -1; ; { // a script of many commands may take longer than each of them
+		written := len(p.out.String()) + len(p.errs.String())
+		if written == seen {
+			p.t.Fatalf("%s does not end:\n%s\n%s", p.line, p.out.String(), p.errs.String())
+		}
+		seen = written
+		select {
+		case <-p.ended:
+			return p.cmd.ProcessState.ExitCode()
+		case <-time.After(patience):
+		}
 	}
 }
 

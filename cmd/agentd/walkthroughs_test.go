@@ -18,7 +18,7 @@ func TestWalkthroughs(t *testing.T) {
 	for name, stdout := range map[string][]string{
 		"payment":    {"Created agent cashier (", "write_file", "approved", "rejected", "Bob was paid yesterday"},
 		"report":     {"Created agent reporter (", "The current_time answered:", "The write_file answered:", "30 2 * * *", "Europe/Berlin"},
-		"documents":  {"Created knowledge base Handbook (", "hours.md", "nine on Mondays", "Created agent librarian (", "thirty days of holidays"},
+		"documents":  {"Created knowledge base Handbook (", "hours.md", "nine on Mondays", "Flights need the approval", "Bicycles park", "Created agent librarian (", "thirty days of holidays"},
 		"bot":        {`"run_id":"`, "1\n"},
 		"open-webui": {"Created agent helper (", `"chat.completion.chunk"`, `42`, `"usage":{`, "data: [DONE]", `{"title": "Six times seven"}`},
 	} {

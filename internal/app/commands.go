@@ -6,12 +6,16 @@ import (
 
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/config"
+	"agentd/internal/wire/extractor"
 	"agentd/internal/wire/sandbox"
 )
 
-// Child turns the process into a sandboxed command if agentd started it for
-// that. main calls it before anything else.
-func Child() { sandbox.Main() }
+// Child turns the process into a sandboxed command, or into one that reads a document,
+// if agentd started it for that. main calls it before anything else.
+func Child() {
+	sandbox.Main()
+	extractor.Main()
+}
 
 // commands are the programs that the operator allows: what tenants may set of
 // them, and what they may use.

@@ -43,7 +43,9 @@ func newAgents(
 	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
 ) (*agents, error) {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
-	guarded := outbound.New(out.config())
+	config := out.config()
+	config.IdleTimeout = mcpclient.IdleTimeout
+	guarded := outbound.New(config)
 	p.onStop(guarded.Close)
 	commands, err := newCommands(p)
 	if err != nil {

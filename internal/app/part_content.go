@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/share"
 	"agentd/internal/content/artifact"
 	"agentd/internal/content/artifact/artifactsql"
+	"agentd/internal/content/doctext"
 	"agentd/internal/content/file"
 	"agentd/internal/content/file/filesql"
 	"agentd/internal/content/knowledge"
@@ -26,6 +27,7 @@ import (
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/store/blobsql"
+	"agentd/internal/wire/extractor"
 )
 
 // content is what agents read, write and remember.
@@ -70,12 +72,13 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait),
 	}
 	files := uploadedFiles{c.files}
+	texts := &doctext.Extractor{Parse: extractor.Text}
 	c.reading = share.New(readers, readersEach, readersWait)
 	c.search = retrieval.New(retrieval.Config{
 		Store: retrievalsql.New(p.db), Writer: p.db, Queue: p.queue, Embedder: models.embedder, Clock: p.clock, Log: p.log, Lease: lease,
 	})
 	c.memory = &memory.Service{
-		Store: memorysql.New(p.db), Search: c.search, Files: files, Places: c.reading, Writer: p.db,
+		Store: memorysql.New(p.db), Search: c.search, Files: files, Texts: texts, Places: c.reading, Writer: p.db,
 		Queue: p.queue, Cursors: p.cursors, Clock: p.clock, Log: p.log,
 		Runs: runs, Models: models.resolver, Client: models.client,
 		Spent: func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
@@ -83,7 +86,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 		},
 	}
 	c.knowledge = knowledge.New(p.kernel, knowledge.Service{
-		Store: knowledgesql.New(p.db), Search: c.search, Files: files, Places: c.reading, Writer: p.db,
+		Store: knowledgesql.New(p.db), Search: c.search, Files: files, Texts: texts, Places: c.reading, Writer: p.db,
 		Cursors: p.cursors, Clock: p.clock, Log: p.log,
 		Quota: accounts.usage,
 	})

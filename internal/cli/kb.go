@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -221,7 +222,7 @@ func (s *server) addDocument(base, file, name string) (document, error) {
 		name = filepath.ToSlash(file)
 	}
 	body := map[string]any{"filename": name}
-	if utf8.Valid(raw) {
+	if utf8.Valid(raw) && !packed(raw) {
 		body["content"] = string(raw)
 	} else {
 		upload := map[string]string{"data": base64.StdEncoding.EncodeToString(raw), "filename": filepath.Base(name)}
@@ -238,6 +239,12 @@ func (s *server) addDocument(base, file, name string) (document, error) {
 	}
 	made, err := call[document](s, http.MethodPost, base+"/documents", body)
 	return made.Value, err
+}
+
+// packed reports whether a file is a PDF or an archive such as DOCX, which is no text
+// even where all of its bytes are.
+func packed(raw []byte) bool {
+	return bytes.HasPrefix(raw, []byte("%PDF-")) || bytes.HasPrefix(raw, []byte("PK\x03\x04"))
 }
 
 type kbDocumentsCommand struct {

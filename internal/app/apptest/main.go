@@ -26,7 +26,10 @@ func Main(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(programs)
+		os.Exit(code)
+	}),
 		// A DNS lookup goes on for a while after its caller gave up.
 		goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"), goleak.IgnoreAnyFunction("net.(*Resolver).goLookupIPCNAMEOrder"),
 		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func2"), goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr"))

@@ -1,11 +1,13 @@
 package apptest
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +23,39 @@ type Process struct {
 	Command *exec.Cmd
 }
 
+// ProgramVariable names the environment variable with the path of a program that is
+// built already; make race sets it, since a program with the race detector takes a
+// second to start.
+const ProgramVariable = "AGENTD_TEST_PROGRAM"
+
+// programs is the directory of what program built, which Main removes.
+var programs string
+
+// program builds the program as make build does, once for the tests of a package,
+// and returns its path.
+var program = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(ProgramVariable); path != "" {
+		return path, nil
+	}
+	var err error
+	if programs, err = os.MkdirTemp("", "agentd-program"); err != nil {
+		return "", err
+	}
+	bin := filepath.Join(programs, "agentd")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin, "agentd/cmd/agentd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return bin, nil
+})
+
 // BuildProcess builds the program and returns a process of it, which Start starts.
 func BuildProcess(t *testing.T, sim *modeltest.Server) *Process {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "agentd")
-	if out, err := exec.Command("go", "build", "-o", bin, "agentd/cmd/agentd").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return NewProcess(t, bin, sim)
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 	"unicode/utf16"
@@ -18,7 +19,7 @@ import (
 // Type is the type of a document.
 type Type string
 
-// The types. Text can be extracted from the first four.
+// The types. Text can be extracted from the first six.
 const (
 	Plain    Type = "plain"
 	Markdown Type = "markdown"
@@ -29,11 +30,19 @@ const (
 	Image    Type = "image"
 )
 
+// MaxPages is the number of pages that a PDF may have.
+const MaxPages = 5000
+
 // Errors of Text.
 var (
-	ErrType = errors.New("text cannot be taken out of documents of this type; it can out of plain text, Markdown, HTML and CSV")
-	ErrText = errors.New("the document is not text in UTF-8 or UTF-16")
-	ErrLong = errors.New("the document has more text than the limit")
+	ErrType      = errors.New("text can be taken out of plain text, Markdown, HTML, CSV, PDF and DOCX, not out of documents of this type")
+	ErrText      = errors.New("the document is not text in UTF-8 or UTF-16")
+	ErrLong      = errors.New("the document has more text than the limit")
+	ErrEncrypted = errors.New("the document is encrypted; save it without a password")
+	ErrBroken    = errors.New("the document is damaged, or is not of the type that it claims to be")
+	ErrPages     = fmt.Errorf("the document has more than %d pages; split it", MaxPages)
+	ErrHeavy     = errors.New("the document takes too much time or memory to read; split it, or convert it to text")
+	ErrNoText    = errors.New("the document has no text; scanned pages need text recognition first")
 )
 
 var byExtension = map[string]Type{
@@ -75,7 +84,7 @@ func TypeOfText(name string) Type {
 
 // Reason returns a sentence for callers on why no text can be extracted.
 func Reason(err error) string {
-	for _, known := range []error{ErrType, ErrLong} {
+	for _, known := range []error{ErrType, ErrLong, ErrEncrypted, ErrBroken, ErrPages, ErrHeavy, ErrNoText} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -83,7 +92,37 @@ func Reason(err error) string {
 	return ErrText.Error()
 }
 
-// Text extracts the text: HTML becomes Markdown, a row of CSV a line of
+// ParseFunc extracts the text of a PDF or DOCX document. limit bounds the bytes of the
+// text. Errors: those of Text.
+type ParseFunc func(ctx context.Context, t Type, data []byte, limit int) (string, error)
+
+// Extractor extracts the text of documents.
+type Extractor struct {
+	// Parse reads PDF and DOCX. What a parser of these formats takes cannot be bounded
+	// while it works in this process, so it runs in another one.
+	Parse ParseFunc
+}
+
+// Text is the function Text for all types. A nil Extractor reads only those of the
+// function.
+func (e *Extractor) Text(ctx context.Context, t Type, data []byte, limit int) (string, error) {
+	if e == nil || t != PDF && t != DOCX {
+		return Text(ctx, t, data, limit)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	text, err := e.Parse(ctx, t, data, limit)
+	if err != nil {
+		return "", err
+	}
+	if text = Clean(strings.ToValidUTF8(text, "\uFFFD")); strings.TrimSpace(text) == "" {
+		return "", ErrNoText
+	}
+	return text, nil
+}
+
+// Text extracts the text of all types but PDF and DOCX: HTML becomes Markdown, a row of CSV a line of
 // "column: value". NUL characters are removed, because databases do not store
 // them. limit bounds the bytes of the text. Errors: ErrType, ErrText, ErrLong, that
 // of ctx.

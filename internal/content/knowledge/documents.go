@@ -85,7 +85,7 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 		of, source = doctext.TypeOf(file.Name, file.MimeType), "extracted_text"
 	}
 	name = doctext.Clean(cmp.Or(u.Filename, file.Name))
-	text, err = doctext.Text(ctx, of, file.Data, maxText*utf8.UTFMax)
+	text, err = s.Texts.Text(ctx, of, file.Data, maxText*utf8.UTFMax)
 	switch {
 	case errors.Is(err, doctext.ErrLong):
 		return "", "", "", 0, refusal(fault.TooLarge, "kb_document_too_large", map[string]any{"limit": maxText, "source": source},

@@ -130,9 +130,10 @@ type Store interface {
 type Service struct {
 	Store   Store
 	Search  *retrieval.Service
-	Agents  *agent.Agents   // see Connect
-	Files   retrieval.Files // optional
-	Places  *share.Places   // for extracting the text of documents; optional
+	Agents  *agent.Agents      // see Connect
+	Files   retrieval.Files    // optional
+	Places  *share.Places      // for extracting the text of documents; optional
+	Texts   *doctext.Extractor // nil: PDF and DOCX are refused
 	Writer  txn.Writer
 	Cursors *page.Cursors
 	Clock   clock.Clock

@@ -104,7 +104,7 @@ func (s *Service) text(ctx context.Context, tenant string, d Document) (name, te
 		of = doctext.TypeOf(file.Name, file.MimeType)
 	}
 	name = cmp.Or(d.Filename, file.Name)
-	text, err = doctext.Text(ctx, of, file.Data, maxContent)
+	text, err = s.Texts.Text(ctx, of, file.Data, maxContent)
 	switch {
 	case errors.Is(err, doctext.ErrLong):
 		return "", "", fault.New(fault.TooLarge, "", "The document has more than %d bytes of text, which is the limit; split it.", maxContent)

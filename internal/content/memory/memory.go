@@ -17,6 +17,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
+	"agentd/internal/content/doctext"
 	"agentd/internal/content/retrieval"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -121,9 +122,10 @@ type Models interface {
 type Service struct {
 	Store   Store
 	Search  *retrieval.Service
-	Agents  *agent.Agents   // see Connect
-	Files   retrieval.Files // optional
-	Places  *share.Places   // for extracting the text of documents; optional
+	Agents  *agent.Agents      // see Connect
+	Files   retrieval.Files    // optional
+	Places  *share.Places      // for extracting the text of documents; optional
+	Texts   *doctext.Extractor // nil: PDF and DOCX are refused
 	Writer  txn.Writer
 	Queue   work.Queue
 	Cursors *page.Cursors

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"time"
 
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
@@ -58,6 +59,9 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		return j.commit(ctx, run.PauseKept)
 	}
 	if j.rec.Wait.For != "" { // the step is tried again
+		if err := a.beginTrial(ctx); err != nil {
+			return err
+		}
 		a.endWait()
 		if err := a.turn.replay(ctx); err != nil {
 			return err
@@ -75,10 +79,16 @@ func (a *attempt) takeOver(ctx context.Context) error {
 		a.e.Observer.Recover()
 	}
 	j.skipUnstoredSeqs()
-	if released := j.rec.Wait.Released; released {
+	wait := time.Duration(0)
+	if j.rec.Wait.Released {
 		j.rec.Wait.Released = false
-	} else if err := a.countDeaths(ctx); err != nil {
-		return err
+	} else {
+		wait = a.countDeaths()
+	}
+	if wait == 0 {
+		if err := a.beginTrial(ctx); err != nil {
+			return err
+		}
 	}
 	if err := a.turn.replay(ctx); err != nil {
 		return err
@@ -86,6 +96,9 @@ func (a *attempt) takeOver(ctx context.Context) error {
 	j.emit("run.resumed", startedData{Status: run.Running, Attempt: j.lease.Attempt})
 	if j.pending(run.StepLLM) && !a.conversation.buffered { // the worker may have published text of it
 		j.emit("step.draft_void", run.DraftVoidData{StepRef: j.newest().Ref()})
+	}
+	if wait > 0 {
+		return a.waitAfterDeath(ctx, wait)
 	}
 	return j.commit(ctx, run.PauseKept)
 }

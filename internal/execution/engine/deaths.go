@@ -22,6 +22,15 @@ const (
 	gatherTime = 100 * time.Millisecond
 )
 
+// deathWaits is how long a step waits after so many deaths during its calls of the
+// model, before the model is called again. Processes that are killed several times
+// within seconds, for whatever reason, do not fail an innocent run that way, and an
+// input that does kill them leaves time for other runs in between.
+var deathWaits = [maxModelDeaths]time.Duration{2: 2 * time.Second, 3: 8 * time.Second, 4: 30 * time.Second}
+
+// deathSentence is why an attempt of a model call failed during which the process died.
+const deathSentence = "The program stopped while it called the model."
+
 // killedNote is the result of a tool call during which the process died twice.
 const killedNote = "failed: the program stopped twice while it made this call, and does not make it again."
 
@@ -94,16 +103,19 @@ func (t *trial) end() {
 
 // countDeaths counts that the process died during the steps that are under way. A
 // step that it was certainly due to is given up: the call's result is a failure, or
-// the run fails.
-func (a *attempt) countDeaths(ctx context.Context) error {
+// the run fails. It returns how long the run waits before the model is called again.
+func (a *attempt) countDeaths() (wait time.Duration) {
 	rec := a.journal.rec
-	worst, given := 0, false
+	given := false
 	for i := range rec.Pending {
 		p := &rec.Pending[i]
 		if p.Held {
 			continue
 		}
 		p.Deaths++
+		if p.Tool == nil {
+			p.Note(a.e.Clock.Now(), deathSentence)
+		}
 		if p.Deaths >= maxDeaths(p) && p.Alone {
 			p.Killed, given = true, true
 			a.e.Logger.Error("a step is given up: the program stopped each time that it was under way",
@@ -112,12 +124,31 @@ func (a *attempt) countDeaths(ctx context.Context) error {
 				a.e.Observer.StepKilled(p.Type)
 			}
 		}
-		worst = max(worst, p.Deaths)
+		if p.Tool == nil {
+			wait = max(wait, deathWaits[min(p.Deaths, maxModelDeaths-1)])
+		}
 	}
-	if worst == 0 || given {
+	if given {
+		return 0
+	}
+	return wait
+}
+
+// beginTrial makes the attempt a try of a suspect, if a process died during a step
+// that is under way. It waits until others do not blur whether that step kills.
+func (a *attempt) beginTrial(ctx context.Context) (err error) {
+	rec, worst := a.journal.rec, 0
+	for _, p := range rec.Pending {
+		if p.Killed {
+			return nil
+		}
+		if !p.Held {
+			worst = max(worst, p.Deaths)
+		}
+	}
+	if worst == 0 {
 		return nil
 	}
-	var err error
 	if a.trial, err = a.e.suspects.join(ctx, worst); err != nil {
 		return err
 	}
@@ -125,6 +156,22 @@ func (a *attempt) countDeaths(ctx context.Context) error {
 		rec.Pending[i].Alone = a.trial.alone && !rec.Pending[i].Held
 	}
 	return nil
+}
+
+// waitAfterDeath makes the run wait in the queue before its model is called again. That
+// does not count towards the bounds of model_retry.
+func (a *attempt) waitAfterDeath(ctx context.Context, wait time.Duration) error {
+	j, p := a.journal, a.journal.newest()
+	if limit := j.limits().MaxDurationMS; limit != nil { // it ends then
+		wait = max(0, min(wait, time.Duration(float64(*limit)-j.runningMS())*time.Millisecond))
+	}
+	a.e.Logger.Warn("a run waits before its model is called again: the program stopped each time that it was called",
+		"run", j.rec.RunID, "tenant", j.rec.TenantID, "step", p.StepID, "times", p.Deaths, "after", wait)
+	j.emit("step.retrying", run.StepRetryingData{
+		StepRef: p.Ref(), Attempt: p.FailedAttempts(), AfterMS: wait.Milliseconds(), Reason: deathSentence,
+	})
+	a.waitFor(run.Wait{For: run.WaitsForModel, Next: a.e.Clock.Now().Add(wait), Attempts: p.FailedAttempts()}, run.ModelWait{})
+	return j.commit(ctx, run.PauseAborts)
 }
 
 func maxDeaths(p *run.PendingStep) int {

@@ -45,6 +45,8 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 		return err
 	}
 	switch {
+	case a.journal.rec.Status != run.Running || a.journal.rec.Wait.For != "": // it waits before its model is called again
+		return nil
 	case lease.Attempt > maxAttempts:
 		return a.fail(run.CodeInternalError, fmt.Sprintf("The run was taken up %d times and could not go on.", lease.Attempt-1))
 	case deleted:

@@ -57,7 +57,7 @@ func (a *attempt) waitForLimit(over *model.OverLimit) error {
 	}
 	a.e.Logger.Debug("a run waits for a limit of its provider", "run", j.rec.RunID, "tenant", j.rec.TenantID,
 		"provider", call.target.Provider, "model", call.target.Model, "at_most", wait)
-	a.waitFor(run.Wait{For: run.WaitsForLimit, Next: j.e.Clock.Now().Add(wait), Attempts: j.newest().Failed}, w)
+	a.waitFor(run.Wait{For: run.WaitsForLimit, Next: j.e.Clock.Now().Add(wait), Attempts: j.newest().FailedAttempts()}, w)
 	if err := j.commit(a.ctx, run.PauseAborts); err != nil {
 		return err
 	}

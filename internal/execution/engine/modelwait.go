@@ -63,10 +63,10 @@ func (a *attempt) waitForModel(r callResult) error {
 		"attempt", p.Failed, "after", wait, "status", failed.Status, "err", failed.Cause)
 	j.voidText()
 	j.emit("step.retrying", run.StepRetryingData{
-		StepRef: p.Ref(), Attempt: p.Failed, AfterMS: wait.Milliseconds(), Reason: failed.Detail,
+		StepRef: p.Ref(), Attempt: p.FailedAttempts(), AfterMS: wait.Milliseconds(), Reason: failed.Detail,
 	})
 	endpoint := endpointKey(r.used)
-	a.waitFor(run.Wait{For: run.WaitsForModel, Next: now.Add(wait), Attempts: p.Failed}, run.ModelWait{
+	a.waitFor(run.Wait{For: run.WaitsForModel, Next: now.Add(wait), Attempts: p.FailedAttempts()}, run.ModelWait{
 		TenantID: j.rec.TenantID, RunID: j.rec.RunID, Endpoint: endpoint,
 	})
 	if err := j.commit(a.ctx, run.PauseAborts); err != nil {
@@ -82,7 +82,7 @@ func (a *attempt) waitOn(used model.Target, failed *model.Error, until time.Time
 	j := a.journal
 	j.voidText()
 	endpoint := endpointKey(used)
-	a.waitFor(run.Wait{For: run.WaitsForModel, Next: until, Attempts: j.newest().Failed}, run.ModelWait{
+	a.waitFor(run.Wait{For: run.WaitsForModel, Next: until, Attempts: j.newest().FailedAttempts()}, run.ModelWait{
 		TenantID: j.rec.TenantID, RunID: j.rec.RunID, Endpoint: endpoint,
 	})
 	if err := j.commit(a.ctx, run.PauseAborts); err != nil {

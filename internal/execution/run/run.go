@@ -388,7 +388,7 @@ type PendingStep struct {
 	Reserved  int64      `json:"reserved,omitzero"` // from the run's budgets for a model call, in billionths of a dollar
 
 	Attempts    []StepAttempt `json:"attempts,omitzero"`     // the newest that failed, at most MaxAttemptsKept
-	Failed      int           `json:"failed,omitzero"`       // attempts that failed
+	Failed      int           `json:"failed,omitzero"`       // attempts that failed for a reason that passes
 	FailedSince time.Time     `json:"failed_since,omitzero"` // when the first of them failed
 
 	Deaths int  `json:"deaths,omitzero"` // how often the process died while the step was under way
@@ -420,12 +420,21 @@ type StepAttempt struct {
 // MaxAttemptsKept is how many failed attempts a step lists.
 const MaxAttemptsKept = 20
 
-// Fail adds a failed attempt.
+// Fail adds an attempt that failed for a reason that passes.
 func (p *PendingStep) Fail(at time.Time, sentence string) {
 	if p.Failed == 0 {
 		p.FailedSince = at
 	}
 	p.Failed++
+	p.Note(at, sentence)
+}
+
+// FailedAttempts returns how many attempts failed, also those that ended with their
+// process.
+func (p *PendingStep) FailedAttempts() int { return p.Failed + p.Deaths }
+
+// Note adds an attempt to those that are listed, and does not count it.
+func (p *PendingStep) Note(at time.Time, sentence string) {
 	p.Attempts = append(p.Attempts, StepAttempt{at, sentence})
 	if extra := len(p.Attempts) - MaxAttemptsKept; extra > 0 {
 		p.Attempts = slices.Clone(p.Attempts[extra:])

@@ -1,5 +1,7 @@
 package sqldb
 
+import "context"
+
 // Queued is how many closures wait for the writer.
 func Queued(db *DB) int {
 	db.writer.mu.Lock()
@@ -9,3 +11,9 @@ func Queued(db *DB) int {
 
 // ReadersInUse is how many connections are reading.
 func ReadersInUse(db *DB) int { return db.pool.Stats().InUse }
+
+// MigrateSteps migrates an empty database without the text of its schema.
+func MigrateSteps(ctx context.Context, db *DB) error { return db.migrateSteps(ctx) }
+
+// SchemaTitle is the first line of the text of a schema.
+var SchemaTitle = schemaTitle

@@ -39,24 +39,37 @@ const migrationLock = 0x6167656e7464
 // letters. What the engines cannot share stands twice, between the lines
 // "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
 // checks are immediate. A migration that is on main is never edited. One is
-// written in Go: see rowid.go.
+// written in Go: see rowid.go. An empty database gets all of them at once: see
+// schema.go.
 func (db *DB) Migrate(ctx context.Context) error {
-	latest := Latest()
 	if current, err := db.isCurrent(ctx); err != nil || current {
 		return err
 	}
-	return db.migrateTo(ctx, func(p *goose.Provider) error {
-		// Again, under the lock: another process may have been faster.
-		current, err := p.GetDBVersion(ctx)
-		if err != nil {
+	return db.migrateTo(ctx, func(p *goose.Provider, pool *sql.DB) error {
+		if created, err := db.create(ctx, pool); err != nil || created {
 			return err
 		}
-		if current > latest {
-			return fmt.Errorf("%w (database %d, program %d)", ErrNewer, current, latest)
-		}
-		_, err = p.Up(ctx)
-		return err
+		return up(ctx, p)
 	})
+}
+
+// migrateSteps is [DB.Migrate], also in an empty database one migration at a time.
+func (db *DB) migrateSteps(ctx context.Context) error {
+	return db.migrateTo(ctx, func(p *goose.Provider, _ *sql.DB) error { return up(ctx, p) })
+}
+
+// up applies the migrations that the database does not have.
+func up(ctx context.Context, p *goose.Provider) error {
+	// Asked again, under the lock: another process may have been faster.
+	current, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if latest := Latest(); current > latest {
+		return fmt.Errorf("%w (database %d, program %d)", ErrNewer, current, latest)
+	}
+	_, err = p.Up(ctx)
+	return err
 }
 
 // isCurrent reports whether the database has every migration of this program and
@@ -77,7 +90,7 @@ func (db *DB) isCurrent(ctx context.Context) (bool, error) {
 // MigrateDown takes back every migration after version, newest first; 0 takes
 // back all of them, with all data.
 func (db *DB) MigrateDown(ctx context.Context, version int64) error {
-	return db.migrateTo(ctx, func(p *goose.Provider) error {
+	return db.migrateTo(ctx, func(p *goose.Provider, _ *sql.DB) error {
 		_, err := p.DownTo(ctx, version)
 		return err
 	})
@@ -114,7 +127,7 @@ func numbers() []int64 {
 }
 
 // migrateTo runs do while no other process migrates.
-func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider) error) (err error) {
+func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider, *sql.DB) error) (err error) {
 	pool := db.schema.open()
 	defer pool.Close()
 	release, err := db.lockMigration(ctx, pool)
@@ -131,7 +144,7 @@ func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider) error) (er
 	if err != nil {
 		return err
 	}
-	if err := do(p); err != nil {
+	if err := do(p, pool); err != nil {
 		return fmt.Errorf("sqldb: migrate: %w", err)
 	}
 	return db.writeStatistics(ctx, pool)

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/ident"
+	"agentd/internal/content/doctext/doctexttest"
 	"agentd/internal/kernel/model/modeltest"
 )
 
@@ -129,6 +130,7 @@ func TestKnowledgeRefusals(t *testing.T) {
 		{object{"file_id": ident.New()}, 404, "NOT_FOUND", object{"resource": "file"}},
 		{object{"file_id": "x"}, 422, "VALIDATION_ERROR", nil},
 		{object{"file_id": storeFile(n, "a.pdf", "application/pdf", "%PDF-1.4")}, 422, "kb_text_extraction_failed", object{"filename": "a.pdf", "mime_type": "application/pdf"}},
+		{object{"file_id": storeFile(n, "a.png", "image/png", "x")}, 422, "kb_text_extraction_failed", object{"filename": "a.png"}},
 		{object{"content": 7}, 422, "VALIDATION_ERROR", nil},
 		{object{"content": "<style>x</style>", "filename": "a.html"}, 422, "kb_text_extraction_failed", object{"filename": "a.html"}},
 		{object{"content": strings.Repeat("x", 5_000_001)}, 413, "kb_document_too_large", object{"chars": 5_000_001.0, "limit": 5_000_000.0, "source": "content"}},
@@ -180,4 +182,48 @@ func TestFilesAreKnown(t *testing.T) {
 	}
 	apptest.CheckCode(t, n.Do("POST", path+"/ingest", object{"file_id": storeFile(n, "x.png", "image/png", "x")}), 422, "TEXT_EXTRACTION_FAILED")
 	apptest.CheckCode(t, n.Do("POST", path+"/ingest", object{"file_id": ident.New()}), 404, "NOT_FOUND")
+}
+
+// PDF and DOCX files are found by their words, in knowledge bases and in memory; what
+// cannot be read is refused with its reason.
+func TestKnowledgeOfPDFAndDOCX(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	path := apptest.KnowledgeBasesPath + "/" + n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "x"})["id"].(string)
+	memory := "/api/v1/agents/" + n.CreateAgent(nil) + "/memory"
+	const docxType = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+	pdf := storeFile(n, "travel.pdf", "application/pdf", string(doctexttest.PDF("Trains are booked second class.", "Flights need approval.")))
+	docx := storeFile(n, "parking.docx", docxType, string(doctexttest.DOCX(t, "<w:p><w:t>Bicycles park in the yard.</w:t></w:p>")))
+	for _, c := range []struct{ file, kind, name, query, text string }{
+		{pdf, "pdf", "travel.pdf", "who approves flights", "Flights need approval."},
+		{docx, "docx", "parking.docx", "bicycles", "Bicycles park in the yard."},
+	} {
+		added := n.Expect(201, "POST", path+"/documents", object{"file_id": c.file})
+		if added["name"] != c.name || added["chunks_created"] == 0.0 {
+			t.Errorf("added: %v", added)
+		}
+		newest := n.Expect(200, "GET", path+"/documents", nil)["documents"].([]any)[0].(object)
+		if newest["type"] != c.kind {
+			t.Errorf("listed: %v", newest)
+		}
+		hit := n.Expect(200, "POST", path+"/search", object{"query": c.query})["results"].([]any)[0].(object)
+		if hit["source"] != c.name || !strings.Contains(hit["text"].(string), c.text) {
+			t.Errorf("found: %v", hit)
+		}
+		if got := n.Expect(201, "POST", memory+"/ingest", object{"file_id": c.file}); got["chunks_created"] != 1.0 {
+			t.Errorf("ingested: %v", got)
+		}
+	}
+	for name, c := range map[string]struct{ file, detail string }{
+		"damaged":   {storeFile(n, "a.pdf", "application/pdf", "%PDF-1.4"), "damaged"},
+		"scanned":   {storeFile(n, "b.pdf", "application/pdf", string(doctexttest.PDFOf("0 0 9 9 re f"))), "no text"},
+		"encrypted": {storeFile(n, "c.docx", "application/octet-stream", "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"), "encrypted"},
+	} {
+		r := n.Do("POST", path+"/documents", object{"file_id": c.file})
+		apptest.CheckCode(t, r, 422, "kb_text_extraction_failed")
+		if detail, _ := r.JSON["detail"].(string); !strings.Contains(detail, c.detail) {
+			t.Errorf("%s: %s", name, r.Body)
+		}
+		apptest.CheckCode(t, n.Do("POST", memory+"/ingest", object{"file_id": c.file}), 422, "TEXT_EXTRACTION_FAILED")
+	}
 }

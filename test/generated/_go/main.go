@@ -1,4 +1,4 @@
-// Command generated calls ten operations with the client that oapi-codegen
+// Command generated calls twelve operations with the client that oapi-codegen
 // generates.
 package main
 
@@ -32,13 +32,18 @@ func main() {
 	must(err)
 	want(me.JSON200 != nil, me.Body)
 
-	created, err := c.CreateAgentWithResponse(ctx, nil, api.AgentCreate{Name: "generated"})
+	// A field with a default may be left out of a request.
+	created, err := c.CreateAgentWithResponse(ctx, nil, api.AgentCreate{Name: "generated", Schedule: &api.AgentSchedule{Cron: "0 0 29 2 *"}})
 	must(err)
 	want(created.JSON201 != nil, created.Body)
 	id := created.JSON201.AgentId
 	agent, err := c.GetAgentWithResponse(ctx, id, nil)
 	must(err)
 	want(agent.JSON200 != nil && agent.JSON200.Name == "generated", agent.Body)
+	// What was read can be sent as it is.
+	same, err := c.UpdateAgentWithResponse(ctx, id, nil, api.AgentUpdate{Name: &agent.JSON200.Name, Schedule: agent.JSON200.Schedule})
+	must(err)
+	want(same.JSON200 != nil && same.JSON200.Schedule.Cron == "0 0 29 2 *", same.Body)
 	agents, err := c.ListAgentsWithResponse(ctx, nil)
 	must(err)
 	want(agents.JSON200 != nil && len(agents.JSON200.Items) > 0, agents.Body)
@@ -50,7 +55,7 @@ func main() {
 	ended, err := c.GetRunWithResponse(ctx, run.JSON202.RunId)
 	must(err)
 	want(ended.JSON200 != nil && ended.JSON200.Status == api.RunStatusCompleted, ended.Body)
-	runs, err := c.ListRunsWithResponse(ctx, nil)
+	runs, err := c.ListRunsWithResponse(ctx, &api.ListRunsParams{Status: &[]api.ListRunsParamsStatus{"completed", "failed"}})
 	must(err)
 	want(runs.JSON200 != nil && len(runs.JSON200.Items) > 0, runs.Body)
 	steps, err := c.ListRunStepsWithResponse(ctx, run.JSON202.RunId, nil)
@@ -63,7 +68,7 @@ func main() {
 	missing, err := c.GetRunWithResponse(ctx, uuid.New())
 	must(err)
 	want(missing.ApplicationproblemJSON404 != nil && missing.ApplicationproblemJSON404.Code == "NOT_FOUND", missing.Body)
-	fmt.Println("11 operations")
+	fmt.Println("12 operations")
 }
 
 // follow reads a run's events to the last one.

@@ -199,3 +199,20 @@ func owner(dir string) (*syscall.SysProcAttr, error) {
 	}
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 }
+
+// Binary returns the path of a program that comes with the installed PostgreSQL.
+func Binary(tb testing.TB, name string) string {
+	tb.Helper()
+	dir, err := binaries()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}

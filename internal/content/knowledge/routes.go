@@ -127,8 +127,7 @@ type updateIn struct {
 
 // match checks the request's If-Match against a base.
 func match(tx txn.Tx, b *base) error {
-	current := b.alone()
-	return route.Match(tx.Context(), &current)
+	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description})
 }
 
 func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*Base, error) {

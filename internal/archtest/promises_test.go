@@ -51,6 +51,30 @@ func TestPromisesNameTheirTests(t *testing.T) {
 	}
 }
 
+// named finds the tests that a document names as code.
+var named = regexp.MustCompile("`([a-z][a-z0-9]*\\.(?:Test|Fuzz)[A-Z][A-Za-z0-9_]*(?:/[^` ]+)?)`")
+
+// A test that a page names as a proof is there.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	pkgs := tree(t)
+	found := 0
+	for name, p := range pages(t) {
+		if name == "CHANGELOG.md" || name == conformanceDoc { // history, and checked elsewhere
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(p.prose, -1) {
+			found++
+			if why := missing(pkgs, m[1]); why != "" {
+				t.Errorf("%s: %s: %s", name, m[1], why)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d tests are named", found)
+	}
+}
+
 // blocks splits prose into paragraphs, list items and table rows.
 func blocks(prose string) []string {
 	var found []string

@@ -60,6 +60,10 @@ type Row struct {
 
 	// SignIn rows sign a person in: their refusals are in the audit log.
 	SignIn bool
+	// Refused is the action of the entry that a 401, 403 or 404 of a Public row leaves
+	// in the audit log, such as sensor.call_refused, where a link or a signature takes
+	// the place of a credential.
+	Refused string
 	// Reads is the action of the entry that a success leaves in the audit log, such
 	// as file.downloaded, where an operation hands out data as a whole. The entry's
 	// target is the first parameter of the path.

@@ -34,7 +34,8 @@ func (s *Service) Routes() []route.Route {
 		"Replaces all preferences: fields that are left out return to their defaults.")
 	link := func(method, path, id, summary string) route.Row {
 		r := route.Row{
-			Method: method, Path: path, ID: id, Tag: "Notifications", Summary: summary, Public: true, Errors: []int{404}, Limits: linkLimits,
+			Method: method, Path: path, ID: id, Tag: "Notifications", Summary: summary, Public: true, Refused: "notification_target.link_refused",
+			Errors: []int{404}, Limits: linkLimits,
 			Doc: "The link of an email leads here; the token in it authorizes. The response is a page for people.",
 		}
 		if method == "POST" {

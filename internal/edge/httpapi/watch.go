@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 
 	"agentd/internal/base/fault"
@@ -8,8 +9,8 @@ import (
 )
 
 // watchRequest passes on a request that is over if it belongs in the audit log: a
-// sign-in or a credential that was refused, a refusal for lack of rights, and a
-// download. It is the one place from which these entries come.
+// sign-in, a credential, a link or a signature that was refused, a refusal for lack
+// of rights, and a download. It is the one place from which these entries come.
 func (s *Server) watchRequest(x *exchange, method string) {
 	row := &x.op.row
 	seen := audit.Sighting{Who: x.who, Operation: row.ID}
@@ -33,10 +34,20 @@ func (s *Server) watchRequest(x *exchange, method string) {
 		}
 	case row.SignIn && x.status >= 400 && x.status < 500 && x.status != http.StatusUnprocessableEntity:
 		seen.Action = audit.SignInFailed
+	case row.Refused != "" && isRefusal(x.failed):
+		seen.Action = row.Refused
+		if known, ok := errors.AsType[*audit.Refusal](x.failed); ok {
+			seen.Who.TenantID, seen.Target, seen.TargetID = known.TenantID, audit.TargetOf(row.Refused), known.TargetID
+		}
 	case x.failed.Kind == fault.Forbidden:
 		seen.Action = audit.AccessRefused
 	default:
 		return
 	}
 	s.watch(seen)
+}
+
+// isRefusal reports whether a link or a signature was not accepted.
+func isRefusal(e *fault.Error) bool {
+	return e.Kind == fault.Unauthenticated || e.Kind == fault.Forbidden || e.Kind == fault.NotFound
 }

@@ -17,6 +17,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/audit"
 )
 
 // Source is metadata.source of the runs that sensors start.
@@ -72,12 +73,12 @@ func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (r
 	case err != nil:
 		return received{}, err
 	case of.unlimited():
-		return received{}, errUnlimited
+		return received{}, of.refusal(errUnlimited)
 	case of.signed() && !Verify(key, in.Body.Data, in.Signature):
-		return received{}, errSignature
+		return received{}, of.refusal(errSignature)
 	}
 	if suspended, err := s.Suspended(ctx, of.TenantID); err != nil || suspended {
-		return received{}, cmp.Or(err, error(errSuspended))
+		return received{}, cmp.Or(err, of.refusal(errSuspended))
 	}
 	c := s.call(of, &in.Body)
 	if earlier, err := s.earlier(ctx, c); err != nil || earlier != "" {
@@ -87,6 +88,12 @@ func (s *Service) receive(ctx context.Context, _ authz.Caller, in *receiveIn) (r
 		return received{}, gone(now)
 	}
 	return s.start(ctx, of, c, &in.Body)
+}
+
+// refusal returns a refusal for the audit log of the sensor's company.
+func (s *Sensor) refusal(e *fault.Error) error {
+	public := *e
+	return public.Because(&audit.Refusal{TenantID: s.TenantID, TargetID: s.ID})
 }
 
 // Sign returns the X-Sensor-Signature of a body.

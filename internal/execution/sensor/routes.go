@@ -46,7 +46,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Delete a sensor", Doc: "Succeeds also if it does not exist. Runs that it started continue.",
 		}, s.remove),
 		route.Action(route.Row{
-			Method: "POST", Path: callPath + "{webhookId}", ID: "sensorWebhook", Tag: "Webhooks", Public: true,
+			Method: "POST", Path: callPath + "{webhookId}", ID: "sensorWebhook", Tag: "Webhooks", Public: true, Refused: "sensor.call_refused",
 			Summary: "Call a sensor", Errors: []int{401, 403, 404, 409, 410},
 			MaxBytes: MaxBody, Limits: []route.Limit{{N: 1200, Per: time.Minute}},
 			Doc: "Starts a run of the sensor's agent and does not wait for it. The body is the payload, of any media type. " +

@@ -156,7 +156,7 @@ func (s *shareService) routes() []route.Route {
 	const path = "/{sessionId}/share"
 	public := route.Row{
 		Method: "GET", Path: "/api/v1/shared/{shareId}", ID: "getSharedSession", Tag: tag, Summary: "Get a shared conversation",
-		Doc: "Needs no API key: the link gives access.", Public: true, Errors: []int{404},
+		Doc: "Needs no API key: the link gives access.", Public: true, Refused: "session.share_refused", Errors: []int{404},
 	}
 	create := with(write("POST", path, "createSessionShare", "Create a public link to a session", talkers), 200)
 	create.Optional = true

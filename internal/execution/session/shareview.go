@@ -8,6 +8,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/audit"
 )
 
 // Shared is a conversation as a public link shows it: its messages, and only
@@ -65,11 +66,13 @@ const sharedRuns = 20
 // shared serves the conversation of a link. It is public: the link gives access.
 func (s *shareService) shared(ctx context.Context, _ authz.Caller, in *sharedIn) (*Shared, error) {
 	sh, err := s.store.GetShareByHash(ctx, hashOf(in.ShareID))
-	if fault.Is(err, fault.NotFound) || err == nil && sh.expired(s.clock.Now()) {
-		return nil, fault.New(fault.NotFound, "", "This link is not valid: it was revoked or replaced, or it has expired.")
-	}
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil, invalidLink()
+	case err != nil:
 		return nil, err
+	case sh.expired(s.clock.Now()):
+		return nil, invalidLink().Because(&audit.Refusal{TenantID: sh.TenantID, TargetID: sh.SessionID})
 	}
 	rec, err := s.sessions.Get(ctx, sh.TenantID, sh.SessionID)
 	if err != nil {
@@ -94,6 +97,10 @@ func (s *shareService) shared(ctx context.Context, _ authz.Caller, in *sharedIn)
 		return nil, err
 	}
 	return out, s.addArtifacts(ctx, rec.TenantID, c.graph, out)
+}
+
+func invalidLink() *fault.Error {
+	return fault.New(fault.NotFound, "", "This link is not valid: it was revoked or replaced, or it has expired.")
 }
 
 // addMessages adds what was said. Tool results and what a summary replaced are

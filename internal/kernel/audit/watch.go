@@ -18,8 +18,8 @@ import (
 	"agentd/internal/kernel/ratelimit"
 )
 
-// Actions of the entries that a [Watch] writes, beside those of downloads and
-// exports, which their routes name.
+// Actions of the entries that a [Watch] writes, beside those of downloads, exports,
+// links and signatures, which their routes name.
 const (
 	SignInFailed      = "auth.sign_in_failed"     // a code, link or provider did not sign a person in
 	CredentialRefused = "auth.credential_refused" // an API key, session or stream token was not accepted
@@ -36,6 +36,17 @@ type Sighting struct {
 	Target    string // a type, such as file
 	TargetID  string
 }
+
+// Refusal is the private cause of the refusal of a stranger who names something of a
+// company by a link or an address: the refusal then stands in the log of that
+// company. Without it, it stands in the operator's.
+type Refusal struct {
+	TenantID string
+	TargetID string // what the link or address leads to
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return "a stranger's link or signature was refused" }
 
 // TargetOf returns the type of target that an action is about: file, of
 // file.downloaded.
@@ -59,12 +70,19 @@ const (
 type budget struct{ burst, refill int }
 
 var (
-	strangersBudget = budget{burst: 200, refill: 10}  // of all strangers together
+	strangersBudget = budget{burst: 200, refill: 10}  // of all strangers together, and of those at one tenant's links
 	membersBudget   = budget{burst: 1000, refill: 60} // of a tenant's credentials
 )
 
-func budgetOf(tenant string) budget {
-	if tenant == "" {
+// spender is whoever shares a budget. Strangers have their own in the log of a
+// tenant, so that they do not spend that of its credentials.
+type spender struct {
+	tenant   string
+	stranger bool
+}
+
+func (s spender) budget() budget {
+	if s.stranger {
 		return strangersBudget
 	}
 	return membersBudget
@@ -81,7 +99,7 @@ type Watch struct {
 
 	mu    sync.Mutex
 	rows  map[sightingKey]*sighted
-	spent map[string]int // entries of each log, less what was refilled
+	spent map[spender]int // entries of each, less what was refilled
 
 	writing sync.Mutex
 	unsent  []unsent
@@ -109,7 +127,7 @@ type unsent struct {
 
 // NewWatch returns a Watch that writes to l.
 func NewWatch(l *Log, logger *slog.Logger) *Watch {
-	return &Watch{log: l, logger: logger, rows: map[sightingKey]*sighted{}, spent: map[string]int{}}
+	return &Watch{log: l, logger: logger, rows: map[sightingKey]*sighted{}, spent: map[spender]int{}}
 }
 
 // Note counts a sighting. It never blocks on the database.
@@ -120,12 +138,13 @@ func (w *Watch) Note(s Sighting) {
 		address: ratelimit.Network(s.Who.Address),
 		action:  s.Action, operation: s.Operation, code: s.Code, target: s.Target, targetID: s.TargetID[:min(len(s.TargetID), maxSeenID)],
 	}
+	by := spender{tenant: key.tenant, stranger: key.user == "" && key.key == "" && key.session == ""}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	row := w.rows[key]
 	if row == nil {
-		if len(w.rows) < mostSighted && w.spent[key.tenant] < budgetOf(key.tenant).burst {
-			w.spent[key.tenant]++
+		if len(w.rows) < mostSighted && w.spent[by] < by.budget().burst {
+			w.spent[by]++
 		} else {
 			key = sightingKey{tenant: key.tenant, action: key.action, overflow: true}
 			if len(w.rows) >= 2*mostSighted {
@@ -203,11 +222,11 @@ func (w *Watch) take() (all []unsent) {
 		all = append(all, unsent{key, *row})
 	}
 	clear(w.rows)
-	for tenant, n := range w.spent {
-		if n -= budgetOf(tenant).refill; n > 0 {
-			w.spent[tenant] = n
+	for by, n := range w.spent {
+		if n -= by.budget().refill; n > 0 {
+			w.spent[by] = n
 		} else {
-			delete(w.spent, tenant)
+			delete(w.spent, by)
 		}
 	}
 	slices.SortFunc(all, func(a, b unsent) int {

@@ -162,6 +162,35 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 	})
 }
 
+// Strangers at the links of a company do not use up the room of its own credentials.
+func TestStrangersSpendTheirOwn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig) {
+		w := r.watch()
+		for i := range 5000 {
+			who := authz.Caller{TenantID: r.who.TenantID, Address: fmt.Sprintf("10.0.%d.%d", i>>8, i&255)}
+			w.Note(audit.Sighting{Who: who, Action: "sensor.call_refused", Target: "sensor", TargetID: "one"})
+		}
+		for range 300 {
+			who := r.who
+			who.Address = ident.New()
+			w.Note(audit.Sighting{Who: who, Action: audit.AccessRefused})
+		}
+		r.flush(w)
+		entries, sightings := map[string]int{}, map[string]int{}
+		for _, e := range r.log(r.who.TenantID) {
+			entries[e.Action]++
+			sightings[e.Action] += detailsOf(t, e).Count
+		}
+		if diff := gocmp.Diff(map[string]int{"sensor.call_refused": 201, audit.AccessRefused: 300}, entries); diff != "" {
+			t.Error(diff)
+		}
+		if diff := gocmp.Diff(map[string]int{"sensor.call_refused": 5000, audit.AccessRefused: 300}, sightings); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // The rows of all companies together are bounded as well.
 func TestWatchOfManyCompanies(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/secret"
+	basetext "agentd/internal/base/text"
 	"agentd/internal/kernel/model"
 )
 
@@ -23,7 +24,11 @@ const (
 	codeContext       = model.CodeContextLength
 )
 
-const maxErrorBody = 64 << 10
+const (
+	maxErrorBody   = 64 << 10
+	maxReported    = 4 << 10 // bytes of each part of an endpoint's error that are kept, for logs
+	maxExplanation = 300     // bytes of an endpoint's message that are shown
+)
 
 // statusError returns the error of an answer whose status is not 200.
 func statusError(resp *http.Response, body io.Reader, req *model.Request) *model.Error {
@@ -42,8 +47,11 @@ func statusError(resp *http.Response, body io.Reader, req *model.Request) *model
 // endpoint.
 func classify(status int, reported *endpointError, req *model.Request) *model.Error {
 	key := req.Target.APIKey.Reveal()
-	if key != "" { // some endpoints repeat the key, which must not be logged
-		reported.Message = strings.ReplaceAll(reported.Message, key, secret.Redacted)
+	for _, word := range []*string{&reported.Message, &reported.Type, &reported.Code} {
+		if key != "" { // some endpoints repeat the key, which must not be logged
+			*word = strings.ReplaceAll(*word, key, secret.Redacted)
+		}
+		*word = basetext.PrefixBytes(*word, maxReported)
 	}
 	e := &model.Error{Code: codeModel, Status: status, Cause: reported}
 	words := reported.publicText()
@@ -131,17 +139,18 @@ func asError(err error) *model.Error {
 func (e *endpointError) publicText() string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(e.Message, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
-		if b.Len() > 300 {
-			b.WriteString(" …")
-			break
-		}
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
 		if isPrivate(word) {
 			word = "[…]"
 		}
-		b.WriteString(strings.ToValidUTF8(word, "�"))
+		shown := basetext.PrefixBytes(word, maxExplanation-b.Len())
+		b.WriteString(strings.ToValidUTF8(shown, "�"))
+		if len(shown) < len(word) || b.Len() >= maxExplanation {
+			b.WriteString(" …")
+			break
+		}
 	}
 	return b.String()
 }

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,4 +193,44 @@ func TestRevocationReachesEveryNode(t *testing.T) {
 			ends(t, c.name, stream, since)
 		})
 	}
+}
+
+// However busy a key is, no request that begins after its revocation was answered
+// succeeds.
+func TestRevokedKeysDoNothing(t *testing.T) {
+	t.Parallel()
+	apptest.EachEngine(t, func(t *testing.T, n *apptest.Server) {
+		tenant := n.TenantID()
+		for range 4 {
+			key := n.Admin().CreateKey(tenant, authz.Admin, authz.Wildcard)
+			by := n.WithKey(string(key.RawKey))
+			var revoked atomic.Bool
+			var before, after, wrong atomic.Int32
+			var callers sync.WaitGroup
+			for range 4 {
+				callers.Go(func() {
+					for after.Load() < 40 {
+						late := revoked.Load()
+						status := by.Do("GET", "/api/v1/agents", nil).StatusCode
+						switch {
+						case !late:
+							before.Add(1)
+						case status == http.StatusUnauthorized:
+							after.Add(1)
+						default:
+							wrong.Add(1)
+							after.Add(1)
+						}
+					}
+				})
+			}
+			apptest.Eventually(t, func() bool { return before.Load() > 20 })
+			by.Expect(200, "DELETE", "/api/v1/tenants/me/keys/"+key.KeyID, nil)
+			revoked.Store(true)
+			callers.Wait()
+			if wrong.Load() > 0 {
+				t.Errorf("%d of %d requests succeeded with a revoked key", wrong.Load(), after.Load())
+			}
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentd/internal/app/apptest"
+	"agentd/internal/app/apptest/contracttest"
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model/modeltest"
@@ -40,8 +41,8 @@ func secretText(kind string) string {
 }
 
 // Every kind of secret is made and used; none of them stands in a file of the
-// database, in its log, in what agentd logs at the level debug, or in the
-// environment of a process that it started.
+// database, in its log, in what agentd logs at the level debug, in a list or a
+// setting that the API shows, or in the environment of a process that it started.
 func TestSecretsAreNowhereInTheRaw(t *testing.T) {
 	t.Parallel()
 	box := smtptest.New(t, smtptest.Config{User: "agentd", Password: "mail-secret-of-the-test"})
@@ -108,6 +109,16 @@ func TestSecretsAreNowhereInTheRaw(t *testing.T) {
 	keep("recovery code", enrolled["recovery_codes"].([]any)[0])
 	b.want(200, "POST", "/api/v1/auth/mfa/verify", `{"code":"`+totp(t, found["second factor"], 0)+`"}`)
 
+	reads := 0
+	for _, op := range contracttest.Operations(n) {
+		if op.Method == "GET" && len(op.PathParams) == 0 && !op.Streams {
+			searchRaw(t, op.ID, n.Do("GET", op.Path, nil).Body, found, ofChild)
+			reads++
+		}
+	}
+	if reads < 50 {
+		t.Errorf("only %d lists and settings were read", reads)
+	}
 	searchRaw(t, "the log", log.bytes(), found, ofChild)
 	searchRaw(t, "the environment of a child", environmentOf(t, childs+"="+ofChild), found)
 	searchFiles(t, n.Config.Storage.DataDir, found, ofChild)

@@ -1,7 +1,14 @@
 package accounts
 
 import (
+	"io"
+	"net"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"agentd/internal/accounts/identity"
 	"agentd/internal/app/apptest"
@@ -113,4 +120,54 @@ func TestRequestsForAnotherCompany(t *testing.T) {
 	if stranger.JSON["requested_tenant_name"] != nil {
 		t.Errorf("a stranger is told a name: %s", stranger.Body)
 	}
+}
+
+// Links lead to the public address of the server, whatever host a request names: a
+// forged one would send tokens of other people elsewhere.
+func TestLinksIgnoreTheHost(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	agent := n.CreateAgent(nil)
+	server := n.CreateMCPServer(object{"url": "https://example.com/mcp", "enabled": false})["id"].(string)
+	for path, body := range map[string]object{
+		"/api/v1/users/invites": {"email": "ann@example.com", "role": "viewer"},
+		"/api/v1/sessions/" + n.CreateSession(agent, nil) + "/share": {},
+		"/api/v1/webhooks/sensors":                                   {"agent_id": agent},
+		"/api/v1/mcp/servers/" + server + "/authorize":               {},
+	} {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rawAnswer(t, n, "POST "+path+" HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\n"+
+			"Forwarded: host=evil.example\r\nX-Original-Host: evil.example\r\nAuthorization: Bearer "+n.Key+
+			"\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "+strconv.Itoa(len(text))+"\r\n\r\n"+string(text))
+		if strings.Contains(got, "evil.example") || !strings.HasPrefix(got, "HTTP/1.1 20") {
+			t.Errorf("%s: %s", path, got)
+		}
+		if !strings.Contains(got, `"`+n.URL+`/`) {
+			t.Errorf("%s has no link to %s: %s", path, n.URL, got)
+		}
+	}
+}
+
+// rawAnswer sends bytes and returns those of the answer.
+func rawAnswer(t *testing.T, n *apptest.Server, request string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", n.App.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
 }

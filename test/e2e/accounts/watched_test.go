@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,95 @@ func TestRefusalsAndDownloadsAreAudited(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A link or a signature that is not accepted leaves an entry like a wrong
+// credential: in the log of the company that it names, or in the operator's.
+func TestRefusedLinksAndSignaturesAreAudited(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	_, acme := n.CreateTenant(apptest.Object{"name": "Acme"})
+	session := acme.CreateSession(acme.CreateAgent(nil), nil)
+	share := func(body any) string {
+		made := acme.Expect(200, "POST", "/api/v1/sessions/"+session+"/share", body)
+		return strings.TrimPrefix(made["share_url"].(string), n.URL)
+	}
+	sensor := acme.Expect(201, "POST", "/api/v1/webhooks/sensors", apptest.Object{"agent_id": acme.CreateAgent(nil)})
+	call := strings.TrimPrefix(sensor["url"].(string), n.URL)
+
+	stranger := n.WithKey("")
+	send := func(want int, method, path string) {
+		t.Helper()
+		if got := stranger.Do(method, path, nil); got.StatusCode != want {
+			t.Fatalf("%s %s: %d %s", method, path, got.StatusCode, got.Body)
+		}
+	}
+	replaced := share(nil)
+	send(200, "GET", replaced)
+	expired := share(apptest.Object{"expires_in_hours": 1})
+	send(404, "GET", replaced)
+	n.Admin().Exec(`UPDATE session_shares SET expires_at = 1`)
+	for range 2 {
+		send(404, "GET", expired)
+	}
+	send(404, "GET", "/api/v1/shared/made-up-token")
+	for range 3 {
+		send(401, "POST", call)
+	}
+	send(404, "POST", call[:len(call)-36]+session)
+	send(404, "GET", "/api/v1/notifications/unsubscribe?token=made-up-token")
+
+	n.Stop()
+	n2 := apptest.Restart(t, n.Config)
+	want := map[string]float64{
+		"anonymous session.share_refused getSharedSession NOT_FOUND":                       2,
+		"anonymous sensor.call_refused sensorWebhook NOT_FOUND":                            1,
+		"anonymous notification_target.link_refused showNotificationUnsubscribe NOT_FOUND": 1,
+	}
+	if diff := cmp.Diff(want, seen(n2, apptest.OwnerKey)); diff != "" {
+		t.Errorf("the operator's log: %s", diff)
+	}
+	want = map[string]float64{
+		"anonymous session.share_refused getSharedSession NOT_FOUND": 2,
+		"anonymous sensor.call_refused sensorWebhook AUTH_ERROR":     3,
+	}
+	if diff := cmp.Diff(want, seen(n2, acme.Key)); diff != "" {
+		t.Errorf("the company's log: %s", diff)
+	}
+	targets := n2.Admin().Query(`SELECT action, target_type, target_id FROM audit_log WHERE action LIKE '%_refused' AND target_id <> '' ORDER BY action`)
+	if diff := cmp.Diff([]map[string]any{
+		{"action": "sensor.call_refused", "target_type": "sensor", "target_id": sensor["webhook_id"]},
+		{"action": "session.share_refused", "target_type": "session", "target_id": session},
+	}, targets); diff != "" {
+		t.Error(diff)
+	}
+	everything := fmt.Sprint(n2.Admin().Query(`SELECT * FROM audit_log`))
+	for _, link := range []string{replaced, expired, "made-up-token"} {
+		if token := link[strings.LastIndex(link, "/")+1:]; strings.Contains(everything, token) {
+			t.Errorf("the log has %q, which was entered", token)
+		}
+	}
+}
+
+// Whatever is open to strangers by a link or a signature leaves an entry when it
+// refuses one.
+func TestRefusalsOfPublicOperationsAreWatched(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	routes, _ := n.App.Routes()
+	watched := 0
+	for _, r := range routes {
+		refuses := slices.ContainsFunc(r.Errors, func(status int) bool { return status == 401 || status == 403 || status == 404 })
+		if r.Public && refuses && r.Refused == "" && !r.SignIn {
+			t.Errorf("%s refuses strangers and leaves no entry: set Refused in its row", r.ID)
+		}
+		if r.Refused != "" {
+			watched++
+		}
+	}
+	if watched < 6 {
+		t.Errorf("%d operations are watched", watched)
+	}
 }
 
 // Whatever hands out data as a whole leaves an entry that says so.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -383,5 +384,57 @@ func TestHalfAnUpload(t *testing.T) {
 	<-done
 	if got := n.Expect(200, "GET", "/api/v1/workspaces/"+workspace, nil); got["file_count"] != 0.0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// Whatever an upload calls itself, it is downloaded under a clean name in one
+// header, as an attachment where a browser would run it, and never sniffed.
+func TestHostileUploads(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	checked := func(what, kind string, up apptest.Reply) {
+		t.Helper()
+		if up.StatusCode/100 == 4 {
+			return // refused
+		}
+		if up.StatusCode != 201 {
+			t.Errorf("%s: %d %s", what, up.StatusCode, up.Body)
+			return
+		}
+		name, _ := up.JSON["filename"].(string)
+		if name == "" || len(name) > 255 || strings.ContainsAny(name, "/\\\x00\r\n\u202e") || name == ".." {
+			t.Errorf("%s is called %q", what, name)
+		}
+		got := n.Do("GET", up.JSON["url"].(string), nil)
+		how, params, err := mime.ParseMediaType(got.Header.Get("Content-Disposition"))
+		served := got.Header.Get("Content-Type") // of a type that is none, the one of the name
+		inline := served == "image/png" || served == "application/pdf"
+		if err != nil || params["filename"] != name || len(got.Header.Values("Content-Disposition")) != 1 || (how == "inline") != inline {
+			t.Errorf("%s of %s: %s, %q, %v", what, kind, served, got.Header.Values("Content-Disposition"), err)
+		}
+		if got.StatusCode != 200 || got.Header.Get("X-Content-Type-Options") != "nosniff" || got.Header.Get("Set-Cookie") != "" ||
+			!strings.Contains(got.Header.Get("Content-Security-Policy"), "default-src 'none'") ||
+			strings.Contains(got.Header.Get("Content-Security-Policy"), "sandbox") == (served == "application/pdf") {
+			t.Errorf("%s of %s: %d %v", what, kind, got.StatusCode, got.Header)
+		}
+	}
+	names := []string{
+		"a.html", "../../etc/passwd", `C:\windows\system.ini`, "a\r\nSet-Cookie: x=y\r\n.txt", "a\x00.png", "gpj.\u202eexe", `a"; filename="b.html`,
+		"..", ".", "/", " ", "con", strings.Repeat("ü", 5000), "\xff\xfe", "<script>alert(1)</script>", "a;b=c", "%0d%0aX: y", "=?utf-8?q?x?=",
+	}
+	for _, name := range names {
+		body := `--b` + "\r\n" + `Content-Disposition: form-data; name="file"; filename="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"` +
+			"\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script>\r\n--b--\r\n"
+		checked(fmt.Sprintf("the form %.40q", name), "text/html",
+			n.SendHeaders("POST", "/api/v1/files", body, "Authorization", "Bearer "+n.Key, "Content-Type", "multipart/form-data; boundary=b"))
+		checked(fmt.Sprintf("the body %.40q", name), "text/html", n.Do("POST", "/api/v1/files",
+			object{"filename": strings.ToValidUTF8(name, "?"), "mime_type": "text/html", "data": "PHNjcmlwdD4="}))
+	}
+	for _, kind := range []string{
+		"text/html", "TEXT/HTML", "image/svg+xml", "application/xhtml+xml", "application/xml", "text/xml", "text/javascript", "text/css", "application/pdf",
+		"image/png", "multipart/x-mixed-replace", "message/rfc822", "text/html; charset=utf-7", "x", "text/html\r\nX-A: b", "image/png, text/html",
+	} {
+		checked("x", kind, n.Do("POST", "/api/v1/files", object{"filename": "x", "mime_type": kind, "data": "PHNjcmlwdD4="}))
+		checked("page.png", kind, uploadFile(n, "page.png", kind, []byte("<script>alert(1)</script>")))
 	}
 }

@@ -215,3 +215,39 @@ func TestListenWebhook(t *testing.T) {
 		t.Errorf("%v of %v", list, step)
 	}
 }
+
+// Whoever floods a sensor is held back after some calls, wrong ones too, while the
+// company goes on, and leaves one counted entry in its audit log.
+func TestSensorsThatAreFlooded(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	made := n.Expect(201, "POST", contracttest.SensorsPath, object{"agent_id": n.CreateAgent(object{"model": apptest.EchoModel})})
+	path := strings.TrimPrefix(made["url"].(string), n.URL)
+	statuses := map[int]int{}
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for range 250 {
+				r := n.SendHeaders("POST", path, "{}", "X-Sensor-Signature", "sha256="+strings.Repeat("0", 64))
+				if r.StatusCode == http.StatusTooManyRequests && r.Header.Get("Retry-After") == "" {
+					t.Error("429 without Retry-After")
+				}
+				mu.Lock()
+				statuses[r.StatusCode]++
+				mu.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	// 1,200 at once, and those that come back meanwhile: 20 each second.
+	if statuses[401]+statuses[429] != 2000 || statuses[401] < 1200 || statuses[429] == 0 {
+		t.Errorf("statuses %v", statuses)
+	}
+	n.Expect(200, "GET", "/api/v1/agents", nil)
+	n.Stop()
+	entries := n.Admin().Query(`SELECT details FROM audit_log WHERE action = 'sensor.call_refused'`)
+	if len(entries) == 0 || len(entries) > 5 { // one for each minute
+		t.Errorf("%d entries", len(entries))
+	}
+}

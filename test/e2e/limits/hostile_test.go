@@ -249,6 +249,7 @@ func TestHostileContent(t *testing.T) {
 		a.fetch(name, site+"/"+name)
 	}
 	a.search(size)
+	a.check(size)
 	a.count(size)
 }
 

@@ -22,15 +22,15 @@ func TestExamplesOfCommands(t *testing.T) {
 	m := newMachine(t)
 	m = m.with("PATH="+m.dir+"/bin:"+pathOf(m), "AGENTD_EGRESS_ALLOW=127.0.0.1/32")
 	_, m = m.serve(nil)
-	// Some examples decide what a run asks, which may take a moment to ask.
+	// The examples that start a run in the background decide what it asks for next.
 	const patient = `agentd() {
-	for i in 1 2 3 4 5 6 7 8 9; do
-		command agentd "$@" 2>errors && return
-		grep -q -e waits -e awaiting -e INVALID_STATE errors || break
-		sleep 0.1
-	done
-	cat errors >&2
-	return 1
+	case "$*" in *--detach)
+		id=$(command agentd "$@") || return
+		until command agentd runs show "$id" --json | jq -e ".run.status == \"awaiting_approval\"" >state; do sleep 0.1; done
+		echo "$id"
+		return
+	esac
+	command agentd "$@"
 }
 `
 	p := m.start("sh -e -u -c '" + strings.ReplaceAll(patient+script(t, "docs/cli.md"), "'", `'\''`) + "'")

@@ -121,12 +121,17 @@ func (p *process) says(text string) {
 // wait waits for the end and returns the exit code.
 func (p *process) wait() int {
 	p.t.Helper()
-	select {
-	case <-p.ended:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
-		p.t.Fatalf("%s does not end:\n%s\n%s", p.line, p.out.String(), p.errs.String())
-		return -1
+	for seen := -1; ; { // a script of many commands may take longer than each of them
+		written := len(p.out.String()) + len(p.errs.String())
+		if written == seen {
+			p.t.Fatalf("%s does not end:\n%s\n%s", p.line, p.out.String(), p.errs.String())
+		}
+		seen = written
+		select {
+		case <-p.ended:
+			return p.cmd.ProcessState.ExitCode()
+		case <-time.After(patience):
+		}
 	}
 }
 

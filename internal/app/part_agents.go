@@ -43,7 +43,9 @@ func newAgents(
 	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
 ) (*agents, error) {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
-	guarded := outbound.New(out.config())
+	config := out.config()
+	config.IdleTimeout = mcpclient.IdleTimeout
+	guarded := outbound.New(config)
 	p.onStop(guarded.Close)
 	commands, err := newCommands(p)
 	if err != nil {
@@ -61,6 +63,7 @@ func newAgents(
 		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: a.servers.CheckField,
 		MCPAddresses:  a.servers.Addresses,
+		ProviderOf:    models.catalogue.ProviderOf,
 		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, VersionInUse: runsql.New(p.db).HasUnfinishedTx,
 	})
 	a.source = run.AgentSource{Agents: a.agents}

@@ -27,7 +27,7 @@ import (
 
 // Config of a manager. Zero values mean the defaults in brackets.
 type Config struct {
-	Transport http.RoundTripper // guarded, because tenants choose the targets
+	Transport http.RoundTripper // guarded, because tenants choose the targets; see IdleTimeout
 	Logger    *slog.Logger
 	Version   string // of this program, sent to servers
 

@@ -19,6 +19,11 @@ const (
 	maxReach   = 5 * time.Second
 )
 
+// IdleTimeout is how long transports keep connections that are not used. Many servers
+// close theirs after 5 seconds. A call that is sent at that moment is lost, and
+// whether it took effect is unknown; a new connection costs less.
+const IdleTimeout = 4 * time.Second
+
 // unsentError is the failure of a request of which nothing was sent, so that it can
 // be made again.
 type unsentError struct{ error }

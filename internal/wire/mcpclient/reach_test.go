@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,38 @@ import (
 
 	"agentd/internal/agents/mcp"
 )
+
+// openConns counts the connections that a client has not closed.
+type openConns struct{ n atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+func (o *openConns) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	o.n.Add(1)
+	return countedConn{c, sync.OnceFunc(func() { o.n.Add(-1) })}, nil
+}
+
+// wait waits until the client has seen the end of all its connections.
+func (o *openConns) wait(t *testing.T) {
+	t.Helper()
+	for begun := time.Now(); o.n.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d connections to a server that ended are open", o.n.Load())
+		}
+	}
+}
 
 // A call waits for a server that cannot be reached, before its first session and
 // after it; one that was sent and not answered is not made again (rule D22-tools).
@@ -46,7 +79,11 @@ func TestCallsWaitForTheirServer(t *testing.T) {
 		server = &httptest.Server{Listener: l, Config: &http.Server{Handler: handler}}
 		server.Start()
 	}
-	m := manager(t, func(c *Config) { c.ReachTimeout = 20 * time.Second })
+	open := &openConns{}
+	m := manager(t, func(c *Config) {
+		c.ReachTimeout = 20 * time.Second
+		c.Transport.(*http.Transport).DialContext = open.dial
+	})
 	target := &mcp.Target{TenantID: "t", ServerID: "s", Name: "Pay", Fingerprint: "p", Transport: mcp.HTTP, URL: "http://" + address + "/mcp"}
 	pay := func() error {
 		_, err := m.Call(t.Context(), target, "pay", jsontext.Value(`{}`), mcp.CallKey{})
@@ -61,6 +98,7 @@ func TestCallsWaitForTheirServer(t *testing.T) {
 
 	server.CloseClientConnections()
 	server.Close()
+	open.wait(t) // a call on a connection whose end was not seen yet may have taken effect
 	restarted := make(chan struct{})
 	time.AfterFunc(400*time.Millisecond, func() { start(); close(restarted) })
 	if err := pay(); err != nil || calls.Load() != 2 {

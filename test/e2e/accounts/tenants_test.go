@@ -260,6 +260,9 @@ func TestPurge(t *testing.T) {
 		if dry["purged"] != false || dry["dry_run"] != true || dry["counts"].(object)["documents/agent"].(float64) < 4 {
 			t.Errorf("%v", dry)
 		}
+		if again := n.Expect(200, "DELETE", path, object{"dry_run": true, "confirm": "walrus"}); again["purged"] != false || again["dry_run"] != true {
+			t.Errorf("%v", again)
+		}
 		n.Expect(200, "PATCH", path+"/settings", object{"purge_protection": true})
 		if p := n.Expect(409, "DELETE", path, object{"confirm": id}); p["code"] != "PURGE_PROTECTED" {
 			t.Errorf("%v", p)

@@ -156,11 +156,7 @@ func TestKnowledgeRefusals(t *testing.T) {
 // storeFile keeps a file and gives its id.
 func storeFile(n *apptest.Server, name, mime, data string) string {
 	n.T.Helper()
-	body := object{"data": base64.StdEncoding.EncodeToString([]byte(data)), "filename": name}
-	if mime != "" {
-		body["mime_type"] = mime
-	}
-	made := n.Expect(201, "POST", "/api/v1/files", body)
+	made := n.Expect(201, "POST", "/api/v1/files", object{"data": base64.StdEncoding.EncodeToString([]byte(data)), "mime_type": mime, "filename": name})
 	return made["file_id"].(string)
 }
 
@@ -195,8 +191,9 @@ func TestKnowledgeOfPDFAndDOCX(t *testing.T) {
 	n := apptest.Start(t, nil)
 	path := apptest.KnowledgeBasesPath + "/" + n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "x"})["id"].(string)
 	memory := "/api/v1/agents/" + n.CreateAgent(nil) + "/memory"
+	const docxType = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 	pdf := storeFile(n, "travel.pdf", "application/pdf", string(doctexttest.PDF("Trains are booked second class.", "Flights need approval.")))
-	docx := storeFile(n, "parking.docx", "", string(doctexttest.DOCX(t, "<w:p><w:t>Bicycles park in the yard.</w:t></w:p>")))
+	docx := storeFile(n, "parking.docx", docxType, string(doctexttest.DOCX(t, "<w:p><w:t>Bicycles park in the yard.</w:t></w:p>")))
 	for _, c := range []struct{ file, kind, name, query, text string }{
 		{pdf, "pdf", "travel.pdf", "who approves flights", "Flights need approval."},
 		{docx, "docx", "parking.docx", "bicycles", "Bicycles park in the yard."},
@@ -218,9 +215,9 @@ func TestKnowledgeOfPDFAndDOCX(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ file, detail string }{
-		"damaged":   {storeFile(n, "a.pdf", "", "%PDF-1.4"), "damaged"},
-		"scanned":   {storeFile(n, "b.pdf", "", string(doctexttest.PDFOf("0 0 9 9 re f"))), "no text"},
-		"encrypted": {storeFile(n, "c.docx", "", "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"), "encrypted"},
+		"damaged":   {storeFile(n, "a.pdf", "application/pdf", "%PDF-1.4"), "damaged"},
+		"scanned":   {storeFile(n, "b.pdf", "application/pdf", string(doctexttest.PDFOf("0 0 9 9 re f"))), "no text"},
+		"encrypted": {storeFile(n, "c.docx", "application/octet-stream", "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"), "encrypted"},
 	} {
 		r := n.Do("POST", path+"/documents", object{"file_id": c.file})
 		apptest.CheckCode(t, r, 422, "kb_text_extraction_failed")

@@ -84,6 +84,12 @@ func TestMemoryEntriesChange(t *testing.T) {
 	_, other := createMemoryAgent(n, nil)
 	apptest.CheckCode(t, n.Do("GET", other+"?cursor="+page["cursor"].(string), nil), 422, "INVALID_CURSOR")
 
+	changed := n.Expect(200, "PUT", path+"/"+id, object{"type": "episodic", "entity_name": "Ada", "entity_type": "person", "metadata": object{"from": "a test"}})
+	if diff := cmp.Diff([]any{"episodic", "Ada", "person", object{"from": "a test"}},
+		[]any{changed["type"], changed["entity_name"], changed["entity_type"], changed["metadata"]}); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+
 	// A member of the wrong type is ignored; one of the right type must fit.
 	got := n.Expect(200, "PUT", path+"/"+id, `{"content":7,"tags":["a","b"],"relevance_score":"much","metadata":null,"unknown":1}`)
 	if got["content"] != "The user likes tea" || got["relevance_score"] != 0.75 || len(got["tags"].([]any)) != 2 || got["last_accessed_at"] == nil {

@@ -228,7 +228,7 @@ func TestTodos(t *testing.T) {
 		apptest.CheckCode(t, n.Do("DELETE", path+"/"+nobody, nil), 404, "NOT_FOUND")
 		for field, body := range map[string]object{
 			"title":      {"title": " "},
-			"delivery":   {"title": "x", "delivery": object{"channels": []string{"email"}}},
+			"delivery":   {"title": "x", "delivery": object{"channels": []string{"email"}, "target": "ann@example.com"}},
 			"recurrence": {"title": "x", "recurrence": object{"cron": "* * * * *"}},
 			"status":     {"title": "x", "status": "sleeping"},
 		} {
@@ -265,6 +265,12 @@ func TestTasks(t *testing.T) {
 	}
 	if got := n.Expect(200, "GET", "/api/v1/todos?agent_id="+b, nil); got["total"] != 1.0 {
 		t.Errorf("of one agent: %v", got)
+	}
+	n.Expect(201, "POST", "/api/v1/todos", object{"title": "water", "agent_id": a, "instructions": "the plants", "require_confirmation": true,
+		"recurrence": object{"cron": "0 8 * * *"}})
+	asked := n.Expect(200, "GET", "/api/v1/todos?limit=1", nil)["items"].([]any)[0].(object)
+	if asked["instructions"] != "the plants" || asked["require_confirmation"] != true || asked["recurrence"].(object)["cron"] != "0 8 * * *" {
+		t.Errorf("a task with all fields: %v", asked)
 	}
 	session := task["items"].([]any)[0].(object)["session_id"].(string)
 	if got := textsOf(n, session); len(got) != 2 {

@@ -63,6 +63,7 @@ func newAgents(
 		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: a.servers.CheckField,
 		MCPAddresses:  a.servers.Addresses,
+		ProviderOf:    models.catalogue.ProviderOf,
 		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, VersionInUse: runsql.New(p.db).HasUnfinishedTx,
 	})
 	a.source = run.AgentSource{Agents: a.agents}

@@ -88,7 +88,10 @@ func newExecution(
 	})
 	x.runner = p.worker(engine.WorkKind, maxRuns, x.engine.Handle)
 	x.engine.Connect(x.runner.runner, x.runs)
-	x.sessions.Connect(session.Ports{Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron})
+	x.sessions.Connect(session.Ports{
+		Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron,
+		CheckWorkspace: content.workspaces.Check,
+	})
 	return x
 }
 

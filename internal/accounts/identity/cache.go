@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,15 @@ func newCredentials(store Store, elapsed func() time.Duration) *credentials {
 	c.loadKey = func(ctx context.Context, p prefix) (*cached, error) {
 		epoch := c.epoch.Load()
 		cred, err := store.GetCredential(ctx, string(p[:]))
-		return cachedAt(epoch, cred, err)
+		if !errors.Is(err, ErrNotFound) {
+			return cachedAt(epoch, cred, err)
+		}
+		session, err := store.GetSessionCredentialByKey(ctx, string(p[:]))
+		got, err := cachedAt(epoch, session, err)
+		if err == nil {
+			got.caller.Method = sessionKeyMethod
+		}
+		return got, err
 	}
 	c.loadSession = func(ctx context.Context, p sessionPrefix) (*cached, error) {
 		epoch := c.epoch.Load()
@@ -68,6 +77,9 @@ func newCredentials(store Store, elapsed func() time.Duration) *credentials {
 	}
 	return c
 }
+
+// sessionKeyMethod is how a caller with the key of a session was authenticated.
+const sessionKeyMethod = "session_key"
 
 // credentialCache caches credentials by one kind of lookup key.
 type credentialCache[K comparable] = cache.Cache[K, *cached]

@@ -188,7 +188,7 @@ func New(cfg Config) *Service {
 		Keys:          &Keys{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, audit: cfg.Audit, auth: auth},
 		Sessions:      &Sessions{store: cfg.Store, clock: cfg.Clock, auth: auth},
 		Tenants:       &Tenants{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, plans: cfg.Plans},
-		self:          self{cfg.Store},
+		self:          self{cfg.Store, cfg.Plans},
 	}
 	s.devices = devices{db: cfg.DB, store: cfg.Store, clock: cfg.Clock, auth: auth, keys: s.Keys, sessions: s.Sessions}
 	return s

@@ -6,10 +6,14 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/route"
+	"agentd/internal/kernel/quota"
 )
 
 // self shows callers who they are.
-type self struct{ store Store }
+type self struct {
+	store Store
+	plans *quota.Plans
+}
 
 func (s self) routes() []route.Route {
 	return []route.Route{
@@ -35,7 +39,7 @@ type Me struct {
 	Tenant      MyTenant      `json:"tenant"`
 	Role        authz.Role    `json:"role"`
 	Scopes      []authz.Scope `json:"scopes"`
-	AuthMethod  string        `json:"auth_method" enum:"api_key,cookie,jwt"`
+	AuthMethod  string        `json:"auth_method" enum:"api_key,cookie,session_key,jwt"`
 	Memberships []Membership  `json:"memberships" doc:"In all companies of the person; for a key without the scope *, only in its own."`
 }
 
@@ -102,7 +106,19 @@ func (s self) me(ctx context.Context, who authz.Caller, _ *nothing) (Me, error) 
 	}, nil
 }
 
-func (s self) currentTenant(ctx context.Context, who authz.Caller, _ *nothing) (Tenant, error) {
+// CurrentTenant answers GET /tenants/me.
+type CurrentTenant struct {
+	_ struct{} `json:"-" name:"CurrentTenant"`
+
+	Tenant
+	Quotas quota.Limits `json:"quotas" doc:"The limits of its plan. Null: no limit."`
+}
+
+func (s self) currentTenant(ctx context.Context, who authz.Caller, _ *nothing) (CurrentTenant, error) {
 	t, err := s.store.GetTenant(ctx, who.TenantID)
-	return t, notFound(err, "tenant")
+	if err != nil {
+		return CurrentTenant{}, notFound(err, "tenant")
+	}
+	plan, _ := s.plans.Of(t.Plan)
+	return CurrentTenant{Tenant: t, Quotas: plan.Limits}, nil
 }

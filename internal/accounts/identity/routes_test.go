@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/kernel/quota"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
 )
@@ -79,9 +80,14 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 
+		var unlimited any
+		if text, err := json.Marshal(quota.Limits{}); err != nil || json.Unmarshal(text, &unlimited) != nil {
+			t.Fatal(err)
+		}
 		same(get("GET", "/api/v1/tenants/me", "", ""), map[string]any{
 			"tenant_id": g.TenantID, "name": "Acme", "slug": "acme", "status": "active", "plan": "self_hosted",
 			"settings": map[string]any{}, "branding": map[string]any{}, "social_links": map[string]any{}, "created_at": now, "updated_at": now,
+			"quotas": unlimited,
 		})
 		same(get("GET", "/api/v1/me", "", ""), map[string]any{
 			"user": map[string]any{

@@ -39,14 +39,16 @@ type Device struct {
 	NeedsFactor bool   // the session is half open until a second factor is verified
 }
 
-// Session is a signed-in browser. It is not a key: it is accepted only in its
-// cookie, has the current role of its member, and ends when it has not been
-// used for 90 days.
+// Session is a signed-in browser or program. The token of its cookie is accepted only
+// there. A program that keeps no cookies has the session's key, which has the form of
+// an API key. A session has the current role of its member, and ends when it has not
+// been used for 90 days.
 type Session struct {
 	TenantID    string
 	SessionID   string
 	UserID      string
 	Prefix      string // the 12 characters by which it is looked up
+	KeyPrefix   string // the 8 characters by which its key is looked up; "": it has none
 	Label       string
 	Address     string // the client's address at sign-in
 	Method      string // as Device.Method
@@ -77,6 +79,9 @@ type SessionCredential struct {
 type SessionStore interface {
 	// GetSessionCredential finds a session by its prefix, ended ones too.
 	GetSessionCredential(ctx context.Context, prefix string) (*SessionCredential, error)
+	// GetSessionCredentialByKey finds a session by the prefix of its key, with the hash
+	// of that.
+	GetSessionCredentialByKey(ctx context.Context, keyPrefix string) (*SessionCredential, error)
 	// GetSessionCredentialByID finds a session while it is in that tenant.
 	GetSessionCredentialByID(ctx context.Context, tenantID, sessionID string) (*SessionCredential, error)
 	// ListSessions lists the sessions of a member that have not ended, including
@@ -91,6 +96,8 @@ type SessionStore interface {
 	// UpdateSessionTx updates tenant, member, NeedsFactor, VerifiedAt and EndedAt of
 	// a session.
 	UpdateSessionTx(tx txn.Tx, s Session) error
+	// UpdateSessionKeyTx sets the key of a session.
+	UpdateSessionKeyTx(tx txn.Tx, sessionID, keyPrefix string, hash Hash) error
 	// DeleteSessionsTx deletes the sessions of a member that ended, or were last
 	// used, no later than those times.
 	DeleteSessionsTx(tx txn.Tx, tenantID, userID string, ended, used time.Time) error
@@ -140,6 +147,13 @@ func (s *Sessions) Open(tx txn.Tx, m Member, d Device) (Session, RawSession, err
 		return Session{}, "", err
 	}
 	return session, raw, s.store.UpdateLastLoginTx(tx, m.TenantID, m.UserID, now)
+}
+
+// CreateKey creates the key of a session that was just opened: a bearer that acts as
+// the session does, and ends with it.
+func (s *Sessions) CreateKey(tx txn.Tx, sessionID string) (RawKey, error) {
+	raw := NewRawKey()
+	return raw, s.store.UpdateSessionKeyTx(tx, sessionID, raw.Prefix(), raw.Hash())
 }
 
 // Switch moves a session to another tenant of its person; to is their member
@@ -203,7 +217,12 @@ func (s *Sessions) change(tx txn.Tx, sessionID string, edit func(*Session)) erro
 
 // update stores a changed session and drops it from the cache.
 func (s *Sessions) update(tx txn.Tx, session Session) error {
-	tx.AfterCommit(func() { s.auth.invalidate(sessionKind, session.Prefix, session.SessionID) })
+	tx.AfterCommit(func() {
+		s.auth.invalidate(sessionKind, session.Prefix, session.SessionID)
+		if session.KeyPrefix != "" {
+			s.auth.invalidate(keyKind, session.KeyPrefix, session.SessionID)
+		}
+	})
 	return s.store.UpdateSessionTx(tx, session)
 }
 

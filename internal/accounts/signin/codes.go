@@ -277,6 +277,7 @@ type verifyCodeIn struct {
 		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
 		Code          string `json:"code" required:"true" minLength:"4" maxLength:"40" doc:"The six digits or the long code; spaces and hyphens are ignored."`
 		Attempt       string `json:"attempt,omitzero" maxLength:"100" doc:"From the response to the request, for clients without cookies."`
+		CookieOnly    bool   `json:"cookie_only,omitzero" doc:"true, from a page: the answer has no api_key."`
 		DeviceLabel   string `json:"device_label,omitzero" maxLength:"80" doc:"A name for the list of signed-in devices."`
 		AcceptTerms   bool   `json:"accept_terms,omitzero" doc:"Required to sign up, here or when the code is requested."`
 		AcceptPrivacy bool   `json:"accept_privacy,omitzero" doc:"As accept_terms."`
@@ -302,7 +303,9 @@ func (s codes) verifyCode(ctx context.Context, who authz.Caller, in *verifyCodeI
 			rejected = wrongCode() // commit the count of attempts
 			return nil
 		}
-		result, err = s.logins.signIn(tx, authenticated{who: who, email: email, method: OTP, label: in.Body.DeviceLabel, terms: terms})
+		result, err = s.logins.signIn(tx, authenticated{
+			who: who, email: email, method: OTP, label: in.Body.DeviceLabel, terms: terms, key: !in.Body.CookieOnly,
+		})
 		return err
 	})
 	if err == nil {

@@ -37,11 +37,14 @@ func TestCode(t *testing.T) {
 		}
 		want := object{
 			"ok":           true,
+			"email":        "ann@example.com",
 			"user":         object{"user_id": ann.UserID, "email": "ann@example.com", "name": "ann", "role": "owner"},
 			"tenant":       object{"tenant_id": ann.TenantID, "name": "Acme", "slug": "acme", "plan": "self_hosted"},
 			"session":      object{"session_id": who.SessionID, "expires_at": b.clock.Now().Add(90 * 24 * time.Hour).Format(time.RFC3339)},
 			"mfa_required": false,
 		}
+		b.keyOf(got, who)
+		delete(got.json, "api_key")
 		if diff := cmp.Diff(want, got.json); diff != "" {
 			b.t.Error(diff)
 		}
@@ -50,6 +53,42 @@ func TestCode(t *testing.T) {
 		}
 		b.refused(fault.Malformed, "VERIFICATION_FAILED", anybody, "POST", verify, entering("ann@example.com", code)) // used
 	})
+}
+
+// keyOf fails unless the answer has a key that acts as the session of the caller.
+func (b *bench) keyOf(got answer, who authz.Caller) {
+	b.t.Helper()
+	key, _ := got.json["api_key"].(string)
+	by, err := b.people.Authenticate(b.t.Context(), key)
+	if err != nil {
+		b.t.Errorf("the key %q: %v", key, err)
+	}
+	who.Method = "session_key"
+	if diff := cmp.Diff(who, by); diff != "" {
+		b.t.Error(diff)
+	}
+}
+
+// TestCookieOnly signs in from a page, which gets no key.
+func TestCookieOnly(t *testing.T) {
+	t.Parallel()
+	each(t, func(b *bench) {
+		b.member("Acme", "ann@example.com")
+		got := b.must(anybody, "POST", verify, object{"body": object{
+			"email": "ann@example.com", "code": b.code("ann@example.com"), "cookie_only": true,
+		}})
+		if _, there := got.json["api_key"]; there || got.cookie == nil {
+			b.t.Errorf("%v, %v", got.json, got.cookie)
+		}
+		var keys int
+		if err := b.db.QueryRow(b.t.Context(), `SELECT COUNT(*) FROM browser_sessions WHERE key_prefix <> ''`).Scan(&keys); err != nil || keys != 0 {
+			b.t.Errorf("%d keys are stored, %v", keys, err)
+		}
+		got = b.flow("corp", object{"cookie_only": true})
+		if _, there := got.json["api_key"]; there || got.json["ok"] != true {
+			b.t.Errorf("%v", got.json)
+		}
+	}, provider)
 }
 
 func TestCodesThatDoNotCount(t *testing.T) {

@@ -37,6 +37,7 @@ type authenticated struct {
 	method  string // as identity.Device.Method
 	label   string
 	terms   bool // accepted
+	key     bool // the session gets a key, for a client that keeps no cookies
 	invited bool // there is a pending invite for them
 	linked  bool // known by an existing link; otherwise they have just proved that the email is theirs
 }
@@ -47,15 +48,18 @@ type login struct {
 	tenant  identity.Tenant
 	session identity.Session
 	raw     identity.RawSession
+	key     identity.RawKey // "": none was created
 	caller  authz.Caller
 }
 
 // SignedIn answers every way of signing in. The session's token is in the cookie
-// svc_session.
+// svc_session, and nowhere else.
 type SignedIn struct {
 	_ struct{} `json:"-" name:"SignedIn"`
 
 	OK          bool          `json:"ok" required:"true"`
+	APIKey      string        `json:"api_key,omitzero" doc:"A bearer that acts as the session and ends with it, for programs; shown once. Absent with cookie_only."`
+	Email       string        `json:"email" required:"true"`
 	User        SignedUser    `json:"user" required:"true"`
 	Tenant      SignedTenant  `json:"tenant" required:"true"`
 	Session     SignedSession `json:"session" required:"true"`
@@ -93,6 +97,8 @@ type SignedSession struct {
 func (e login) answer() SignedIn {
 	return SignedIn{
 		OK:          true,
+		APIKey:      string(e.key),
+		Email:       e.member.Email,
 		User:        SignedUser{UserID: e.member.UserID, Email: e.member.Email, Name: e.member.Name, Role: e.member.Role},
 		Tenant:      SignedTenant{TenantID: e.tenant.TenantID, Name: e.tenant.Name, Slug: e.tenant.Slug, Plan: e.tenant.Plan},
 		Session:     SignedSession{SessionID: e.session.SessionID, ExpiresAt: e.session.ExpiresAt()},
@@ -204,6 +210,11 @@ func (l *logins) openSession(tx txn.Tx, a authenticated, m Membership) (e login,
 	})
 	if err != nil {
 		return e, err
+	}
+	if a.key {
+		if e.key, err = l.sessions.CreateKey(tx, e.session.SessionID); err != nil {
+			return e, err
+		}
 	}
 	if err := l.store.UpdateLastLoginTx(tx, m.Member.TenantID, m.Member.UserID, l.clock.Now()); err != nil {
 		return e, err

@@ -57,6 +57,7 @@ type flow struct {
 	Label     string `json:"label,omitzero"`     // of the device
 	Challenge string `json:"challenge,omitzero"` // of the app that gets the session
 	Terms     bool   `json:"terms,omitzero"`
+	Cookie    bool   `json:"cookie,omitzero"` // the browser gets no key
 }
 
 // handover is a sign-in for an app that has not exchanged its code yet.
@@ -101,6 +102,7 @@ type oauthStartIn struct {
 	ReturnTo      string `query:"return_to" maxLength:"2000" doc:"A page of this service to return to: a path, or a URL below its own. Other values are ignored."`
 	DeviceLabel   string `query:"device_label" maxLength:"80" doc:"A name for the list of signed-in devices."`
 	AppChallenge  string `query:"app_code_challenge" maxLength:"200" doc:"Signs in an app, not this browser: base64url of the SHA-256 of the app's code_verifier."`
+	CookieOnly    bool   `query:"cookie_only" doc:"true, from a page: the answer of the callback has no api_key. A redirect to return_to never has one."`
 	AcceptTerms   bool   `query:"accept_terms" doc:"Required to sign up."`
 	AcceptPrivacy bool   `query:"accept_privacy" doc:"As accept_terms."`
 }
@@ -121,6 +123,7 @@ func (o oauth) start(ctx context.Context, _ authz.Caller, in *oauthStartIn) (*ro
 	f := flow{
 		Provider: p.ID, Nonce: newToken(), Verifier: newToken(), Browser: hashToken(browser),
 		ReturnTo: o.ownURL(in.ReturnTo), Label: in.DeviceLabel, Challenge: in.AppChallenge, Terms: in.AcceptTerms && in.AcceptPrivacy,
+		Cookie: in.CookieOnly,
 	}
 	to, err := p.Port.Start(ctx, o.grant(p, f, state))
 	if err != nil {
@@ -219,7 +222,10 @@ func providerError(p ConfiguredProvider, f flow, reason string) (*route.Reply, e
 
 // signIn signs in the person that a provider authenticated.
 func (o oauth) signIn(ctx context.Context, who authz.Caller, p ConfiguredProvider, f flow, c Claims) (*route.Reply, error) {
-	a := authenticated{who: who, name: c.Name, method: p.ID, label: cmp.Or(f.Label, p.Name), terms: f.Terms}
+	a := authenticated{
+		who: who, name: c.Name, method: p.ID, label: cmp.Or(f.Label, p.Name), terms: f.Terms,
+		key: !f.Cookie && f.ReturnTo == "", // an address with a key would stay in the browser's history
+	}
 	email, unusable := verifiedEmail(p, c)
 	if unusable == nil && !o.signupOn && o.invited != nil {
 		var err error
@@ -355,6 +361,8 @@ type oauthExchangeIn struct {
 	Body struct {
 		Code     string `json:"code" required:"true" minLength:"1" maxLength:"200"`
 		Verifier string `json:"code_verifier" required:"true" minLength:"43" maxLength:"128" doc:"The text whose SHA-256 was the app_code_challenge."`
+
+		CookieOnly bool `json:"cookie_only,omitzero" doc:"true, from a page: the answer has no api_key."`
 	}
 }
 
@@ -386,7 +394,7 @@ func (o oauth) exchange(ctx context.Context, who authz.Caller, in *oauthExchange
 		if rejected = suspended(m); rejected != nil {
 			return nil
 		}
-		result, err = o.logins.openSession(tx, authenticated{who: who, method: h.Provider, label: h.Label}, m)
+		result, err = o.logins.openSession(tx, authenticated{who: who, method: h.Provider, label: h.Label, key: !in.Body.CookieOnly}, m)
 		return err
 	})
 	if err == nil {

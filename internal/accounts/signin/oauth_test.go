@@ -60,9 +60,10 @@ func TestOAuthSignIn(t *testing.T) {
 		ann := b.member("Acme", "ann@example.com")
 		got := b.flow("corp", object{"device_label": "Ann's phone"})
 		who := b.caller(got)
-		if who.UserID != ann.UserID || got.status != 0 || got.json["ok"] != true || got.json["api_key"] != nil {
+		if who.UserID != ann.UserID || got.status != 0 || got.json["ok"] != true {
 			b.t.Errorf("%+v, %v", who, got.json)
 		}
+		b.keyOf(got, who)
 		if b.log.has("auth.provider_linked "+ann.UserID+` {"provider":"corp"}`) != 1 || b.log.has("auth.signed_in "+ann.UserID) != 1 {
 			b.t.Errorf("audited %v", b.log.entries)
 		}
@@ -362,9 +363,11 @@ func TestAppCode(t *testing.T) {
 			b.t.Error("the browser is signed in too")
 		}
 		got := b.must(anybody, "POST", exchangePath, trade(one, verifier))
-		if who := b.caller(got); who.UserID != ann.UserID || got.json["ok"] != true {
+		who := b.caller(got)
+		if who.UserID != ann.UserID || got.json["ok"] != true || got.json["email"] != "ann@example.com" {
 			b.t.Errorf("%+v, %v", who, got.json)
 		}
+		b.keyOf(got, who)
 		bad(one, verifier) // traded
 		two := code()
 		bad(two, strings.Repeat("w", 43))

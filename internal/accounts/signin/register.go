@@ -124,8 +124,9 @@ func (r registrations) message(email, token string, known bool) mail.Message {
 }
 
 type verifyEmailIn struct {
-	Token   string `query:"token" required:"true" doc:"The token in the link."`
-	Browser string `cookie:"svc_register"`
+	Token      string `query:"token" required:"true" doc:"The token in the link."`
+	CookieOnly bool   `query:"cookie_only" doc:"true, from a page: the answer has no api_key."`
+	Browser    string `cookie:"svc_register"`
 }
 
 // EmailVerified answers GET /verify-email.
@@ -133,6 +134,8 @@ type EmailVerified struct {
 	_ struct{} `json:"-" name:"EmailVerified"`
 
 	OK          bool           `json:"ok" required:"true"`
+	APIKey      string         `json:"api_key,omitzero" doc:"A bearer that acts as the session and ends with it, for programs; shown once. Absent without a session, and with cookie_only."`
+	Email       string         `json:"email" required:"true"`
 	TenantID    string         `json:"tenant_id" required:"true"`
 	Message     string         `json:"message" required:"true"`
 	User        SignedUser     `json:"user" required:"true"`
@@ -154,7 +157,9 @@ func (r registrations) verifyEmail(ctx context.Context, who authz.Caller, in *ve
 			return err
 		}
 		sameBrowser = subtle.ConstantTimeCompare(hashToken(in.Browser), pending.Browser) == 1
-		a := authenticated{who: who, email: pending.Email, name: pending.Name, method: OTP, label: "registration", terms: true}
+		a := authenticated{
+			who: who, email: pending.Email, name: pending.Name, method: OTP, label: "registration", terms: true, key: !in.CookieOnly,
+		}
 		m, err := r.logins.membershipOf(tx, a)
 		if err != nil {
 			return err
@@ -175,8 +180,9 @@ func (r registrations) verifyEmail(ctx context.Context, who authz.Caller, in *ve
 	}
 	a := result.answer()
 	out := EmailVerified{
-		OK: true, TenantID: a.Tenant.TenantID, Message: "The address is confirmed; request a sign-in code to sign in.",
-		User: a.User, Tenant: a.Tenant, MFARequired: a.MFARequired,
+		OK: true, APIKey: a.APIKey, Email: a.Email, TenantID: a.Tenant.TenantID,
+		Message: "The address is confirmed; request a sign-in code to sign in.",
+		User:    a.User, Tenant: a.Tenant, MFARequired: a.MFARequired,
 	}
 	reply := &route.Reply{}
 	if sameBrowser {

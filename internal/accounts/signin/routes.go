@@ -44,7 +44,8 @@ func (s codes) routes() []route.Route {
 			Method: "POST", Path: "/api/v1/auth/verify-code", ID: "verifyOtpCode", Tag: tag, Public: true, SignIn: true,
 			Limits: codeLimits, AnswerOf: signedIn,
 			Summary: "Sign in with a code",
-			Doc: "Sets the cookie svc_session. The response contains no key. A browser has five attempts at the six digits of the " +
+			Doc: "Sets the cookie svc_session, and returns a key that acts as that session, unless cookie_only is true. " +
+				"A browser has five attempts at the six digits of the " +
 				"code that it requested, and all others together have five; the long code of the email counts from anywhere.",
 			Errors: []int{403},
 		}, s.verifyCode),

@@ -146,6 +146,8 @@ type Members interface {
 // Sessions is the port to browser sessions; *identity.Sessions implements it.
 type Sessions interface {
 	Open(tx txn.Tx, m identity.Member, d identity.Device) (identity.Session, identity.RawSession, error)
+	// CreateKey creates the key of a session that was just opened.
+	CreateKey(tx txn.Tx, sessionID string) (identity.RawKey, error)
 	// MarkVerified records that a second factor was verified in a session.
 	MarkVerified(tx txn.Tx, sessionID string, at time.Time) error
 }

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -131,6 +132,9 @@ type shownPlan struct {
 	Limits   quota.Limits `json:"limits" required:"true" doc:"Null: no limit."`
 	Current  bool         `json:"current" required:"true" doc:"Whether it is the company's plan."`
 	Checkout bool         `json:"checkout_available" required:"true" doc:"Always false: only the operator assigns plans."`
+
+	PriceCents    int64  `json:"price_amount_cents" required:"true" doc:"Price in hundredths of price_currency, as the operator names it; 0: none is named. Nothing is charged."`
+	PriceCurrency string `json:"price_currency" required:"true" doc:"ISO 4217, lower case."`
 }
 
 func (s reports) listPlans(ctx context.Context, who authz.Caller, _ *struct{}) (PlanList, error) {
@@ -141,7 +145,10 @@ func (s reports) listPlans(ctx context.Context, who authz.Caller, _ *struct{}) (
 	all := s.plans.All()
 	list := PlanList{Plans: make([]shownPlan, len(all))}
 	for i, p := range all {
-		list.Plans[i] = shownPlan{ID: p.ID, Name: p.Name, Limits: p.Limits, Current: p.ID == current.ID}
+		list.Plans[i] = shownPlan{
+			ID: p.ID, Name: p.Name, Limits: p.Limits, Current: p.ID == current.ID,
+			PriceCents: p.PriceCents, PriceCurrency: cmp.Or(p.PriceCurrency, "usd"),
+		}
 	}
 	return list, nil
 }

@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 		empty := map[string]any{
 			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_tokens": 0.0, "cache_write_tokens": 0.0,
 			"total_tokens": 0.0,
-			"runs_count":   0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0,
+			"runs_count":   0.0, "llm_calls_count": 0.0, "tool_calls_count": 0.0, "total_cost": 0.0, "provider_cost": 0.0, "storage_bytes": 0.0, "bridge_tasks": 0.0,
 			"non_run_cost": 0.0,
 		}
 		ask := func(args resourcetest.Args) map[string]any {
@@ -68,7 +68,7 @@ func TestSummary(t *testing.T) {
 		want := map[string]any{
 			"plan": "open", "period": "2026-09", "period_days": 30.0, "input_tokens": 1110.0, "output_tokens": 31.0, "thinking_tokens": 5.0, "cached_tokens": 40.0, "cache_write_tokens": 7.0,
 			"total_tokens": 1141.0,
-			"runs_count":   4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0,
+			"runs_count":   4.0, "llm_calls_count": 3.0, "tool_calls_count": 2.0, "total_cost": 0.75, "provider_cost": 0.75, "storage_bytes": 0.0, "bridge_tasks": 0.0,
 			"non_run_cost": 0.0,
 			"by_model": []any{
 				map[string]any{"model": "custom/n", "input_tokens": 1000.0, "output_tokens": 10.0, "thinking_tokens": 0.0, "cached_tokens": 0.0, "cache_write_tokens": 0.0, "total_tokens": 1010.0,
@@ -226,10 +226,10 @@ func TestQuotaAndPlans(t *testing.T) {
 		var current []any
 		for _, p := range plans["plans"].([]any) {
 			if p := p.(map[string]any); p["current"] == true {
-				current = append(current, p["id"], p["name"], p["checkout_available"])
+				current = append(current, p["id"], p["name"], p["checkout_available"], p["price_amount_cents"], p["price_currency"])
 			}
 		}
-		if diff := cmp.Diff([]any{"open", "Open", false}, current); diff != "" || len(plans["plans"].([]any)) != 5 {
+		if diff := cmp.Diff([]any{"open", "Open", false, 0.0, "usd"}, current); diff != "" || len(plans["plans"].([]any)) != 5 {
 			t.Errorf("%v\n%s", plans, diff)
 		}
 	})

@@ -39,10 +39,15 @@ const (
 // they came, with members that are not in their type; the parts that act on them
 // read them. The tag group names the part of a form that a field belongs to.
 type Config struct {
-	Name         string                            `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics"`
-	Description  string                            `json:"description" group:"basics" doc:"What it does, for people and for the agents that may delegate to it."`
-	Model        ModelConfig                       `json:"model" group:"model" doc:"Which model it uses. Left out: the deployment's default model."`
-	Fallback     *ModelConfig                      `json:"fallback_model" group:"model" doc:"Used where the model fails before it answered anything."`
+	Name        string       `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics"`
+	Description string       `json:"description" group:"basics" doc:"What it does, for people and for the agents that may delegate to it."`
+	Model       ModelConfig  `json:"model" group:"model" doc:"Which model it uses. Left out: the deployment's default model."`
+	Fallback    *ModelConfig `json:"fallback_model" group:"model" doc:"Used where the model fails before it answered anything."`
+	// The operator's providers that served the models when they were named; "": another,
+	// or it is not known.
+	ModelProvider    string `json:"model_provider,omitzero" readOnly:"true" group:"model" doc:"The operator's provider of the model. Its runs go to no other; where the operator removed it, they fail with model_provider_missing."`
+	FallbackProvider string `json:"fallback_model_provider,omitzero" readOnly:"true" group:"model" doc:"As model_provider, of fallback_model."`
+
 	ModelRetry   *ModelRetry                       `json:"model_retry" merge:"1" group:"model" advanced:"true" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
 	Settings     schema.NullableOf[model.Settings] `json:"model_settings" merge:"1" group:"model" doc:"How its model answers. Messages and runs may set others, which take precedence member by member."`
 	Prompts      Prompts                           `json:"prompts" group:"basics"`

@@ -30,6 +30,9 @@ type Options struct {
 	// fault.NotFound. nil: any id is kept.
 	KnowledgeBase func(tx txn.Tx, tenant, id string) error
 	MCPAddresses  func(schema.Object) []egress.Address // the URLs in the mcp field; nil: it has none
+	// ProviderOf returns the operator's provider of a model that a config names without
+	// an endpoint and a key; "" for other models. nil: none is remembered.
+	ProviderOf func(ref string) string
 	// CheckGuardrails says what is wrong with a guardrails field, with paths
 	// from the agent's body; nil: it is kept as it comes.
 	CheckGuardrails func(schema.Nullable) []fault.Field
@@ -111,6 +114,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			if err := o.checkReferences(e); err != nil {
 				return err
 			}
+			o.rememberProviders(e)
 			return a.setStatusTime(e)
 		},
 		After: a.after,

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 )
 
@@ -19,6 +20,29 @@ var versions = resource.Versions[Agent]{
 // where the version is too old to be kept.
 func (a *Agents) GetVersion(ctx context.Context, tenant, id string, number int64) (resource.Version, error) {
 	return a.store.GetVersion(ctx, tenant, id, number)
+}
+
+// rememberProviders notes which provider serves a model that is newly named.
+func (o Options) rememberProviders(e *resource.Edit[Agent]) {
+	if e.New == nil || o.ProviderOf == nil {
+		return
+	}
+	old := &Agent{}
+	if e.Old != nil {
+		old = e.Old
+	}
+	e.New.ModelProvider = o.providerOf(&e.New.Model, &old.Model, old.ModelProvider)
+	e.New.FallbackProvider = o.providerOf(e.New.Fallback, old.Fallback, old.FallbackProvider)
+}
+
+func (o Options) providerOf(m, was *ModelConfig, remembered string) string {
+	switch {
+	case m == nil || m.EndpointURL != "" || m.APIKeyRef != "" || m.Provider != model.OpenAICompat:
+		return ""
+	case was != nil && m.ModelRef == was.ModelRef && m.Provider == was.Provider && was.EndpointURL == "" && was.APIKeyRef == "":
+		return remembered
+	}
+	return o.ProviderOf(m.ModelRef)
 }
 
 // setStatusTime notes when the status changed. An active agent has no reason

@@ -18,20 +18,19 @@ import (
 )
 
 // Guardrail is a guardrail as it is stored and shown. A webhook can also be written in
-// the reference's form, with phase for the stage, no kind, and the actions warn and
-// log for flag.
+// the reference's form, without a kind, and with the actions warn and log for flag.
 type Guardrail struct {
 	resource.Meta `json:"-"`
 
 	Name    string        `json:"name" required:"true" minLength:"1" maxLength:"200"`
 	Kind    string        `json:"kind" enum:"regex,keyword,pii,cel,judge,webhook" doc:"How the text is checked. Default: webhook, if webhook_url is set."`
-	Stage   string        `json:"stage" enum:"input,output,both,tool" doc:"What is checked: the message, the answer, both, or tool calls and their results."`
+	Phase   string        `json:"phase" enum:"input,output,both,tool" doc:"What is checked: the message, the answer, both, or tool calls and their results."`
+	Stage   string        `json:"stage" enum:"input,output,both,tool" doc:"Another name of phase."`
 	Action  string        `json:"action" enum:"block,redact,flag,warn,log" default:"block" doc:"What happens on a violation. warn and log are aliases of flag."`
 	Enabled bool          `json:"enabled" default:"true"`
 	Config  schema.Object `json:"config" doc:"Settings of the kind: patterns, keywords, entities, expression, prompt and others."`
 
 	WebhookURL string `json:"webhook_url,omitzero" format:"uri" maxLength:"2048" doc:"Kind webhook: the URL that is called."`
-	Phase      string `json:"phase,omitzero" enum:"input,output,both" doc:"Kind webhook: alias of stage."`
 	TimeoutMS  int    `json:"timeout_ms,omitzero" minimum:"1" maximum:"60000" doc:"Kinds webhook and judge: how long to wait for an answer."`
 	Secret     string `json:"secret,omitzero" secret:"true" maxLength:"500" doc:"Kind webhook: the secret that signs the calls."`
 }
@@ -102,9 +101,8 @@ func (g *Guardrail) normalize(old *Guardrail) []fault.Field {
 	return g.normalizeStage(old)
 }
 
-// normalizeStage sets stage to phase if phase changed, and phase to stage for
-// webhooks that do not check tools; both changed to different values is an
-// error.
+// normalizeStage sets both names of the phase to the one that changed; both changed to
+// different values is an error.
 func (g *Guardrail) normalizeStage(old *Guardrail) []fault.Field {
 	if old == nil {
 		old = &Guardrail{}
@@ -113,14 +111,11 @@ func (g *Guardrail) normalizeStage(old *Guardrail) []fault.Field {
 	stageChanged := g.Stage != "" && g.Stage != old.Stage
 	switch {
 	case phaseChanged && stageChanged && g.Phase != g.Stage:
-		return []fault.Field{{Field: "phase", Message: "differs from stage; send only one of them"}}
+		return []fault.Field{{Field: "phase", Message: "differs from stage, its other name; send only one of them"}}
 	case phaseChanged:
 		g.Stage = g.Phase
 	}
-	g.Phase = ""
-	if g.Kind == Webhook && g.Stage != string(policy.Tool) {
-		g.Phase = g.Stage
-	}
+	g.Phase = g.Stage
 	return nil
 }
 

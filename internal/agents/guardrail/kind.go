@@ -40,7 +40,7 @@ func (a *Guardrails) check(g *Guardrail) []fault.Field {
 		add("name", "must not be blank")
 	}
 	if g.Stage == "" {
-		add("stage", "required but missing")
+		add("phase", "required, as phase or as stage, its other name")
 	}
 	switch {
 	case g.Kind == "":

@@ -39,15 +39,16 @@ func TestKind(t *testing.T) {
 var samples = resourcetest.Samples{
 	Minimal: `{"name":"n","kind":"keyword","stage":"input","config":{"keywords":["x"]}}`,
 	Defaults: map[string]string{
-		"action": `"block"`, "enabled": `true`, "config": `{"keywords":["x"]}`, "kind": `"keyword"`, "stage": `"input"`,
+		"action": `"block"`, "enabled": `true`, "config": `{"keywords":["x"]}`, "kind": `"keyword"`, "stage": `"input"`, "phase": `"input"`,
 	},
 	Full: `{"name":"full","kind":"webhook","stage":"both","phase":"both","action":"warn","enabled":false,"config":{"on_error":"allow"},
 		"webhook_url":"https://example.com/check","timeout_ms":700,"secret":"hush"}`,
 	Refused: []resourcetest.Refused{
-		{Body: `{}`, Fields: []string{"name", "kind", "stage"}},
-		{Body: `{"name":"n"}`, Fields: []string{"kind", "stage"}},
+		{Body: `{}`, Fields: []string{"name", "kind", "phase"}},
+		{Body: `{"name":"n"}`, Fields: []string{"kind", "phase"}},
+		{Body: `{"name":"n","kind":"pii","phase":"before"}`, Fields: []string{"phase"}},
 		{Body: `{"name":" ","kind":"pii","stage":"input"}`, Fields: []string{"name"}},
-		{Body: `{"name":"n","kind":"magic","stage":"before","action":"explode"}`, Fields: []string{"kind", "stage", "action"}},
+		{Body: `{"name":"n","kind":"magic","stage":"before","action":"explode"}`, Fields: []string{"kind", "stage", "action", "phase"}},
 		{Body: `{"name":"n","kind":"regex","stage":"input"}`, Fields: []string{"config.patterns"}},
 		{Body: `{"name":"n","kind":"regex","stage":"input","config":{"patterns":["ok","(","a*"],"pattern":"[z-a]"}}`, Fields: []string{"config.patterns[1]", "config.patterns[2]", "config.pattern"}},
 		{Body: `{"name":"n","kind":"regex","stage":"input","config":{"pattern":"(a{900}b{900}c{900})"}}`, Fields: []string{"config.pattern"}},
@@ -65,19 +66,19 @@ var samples = resourcetest.Samples{
 		{Body: `{"name":"n","kind":"webhook","stage":"input","config":{"url":7}}`, Fields: []string{"config"}},
 		{Body: `{"name":"n","kind":"webhook","stage":"output","phase":"input","webhook_url":"https://example.com"}`, Fields: []string{"phase"}},
 		{Body: `{"name":"n","kind":"pii","stage":"input","webhook_url":"https://example.com","secret":"s"}`, Fields: []string{"webhook_url", "secret"}},
-		{Body: `{"name":"n","webhook_url":"https://example.com","phase":"tool","timeout_ms":0}`, Fields: []string{"phase", "timeout_ms", "stage"}},
+		{Body: `{"name":"n","webhook_url":"https://example.com","phase":"never","timeout_ms":0}`, Fields: []string{"phase", "timeout_ms"}},
 	},
 	Changes: []resourcetest.Changed{
 		{Patch: `{"phase":"output"}`, Want: map[string]string{"stage": `"output"`, "phase": `"output"`}},
 		{Patch: `{"stage":"input"}`, Want: map[string]string{"stage": `"input"`, "phase": `"input"`}},
-		{Patch: `{"stage":"tool"}`, Want: map[string]string{"stage": `"tool"`, "phase": ""}},
+		{Patch: `{"stage":"tool"}`, Want: map[string]string{"stage": `"tool"`, "phase": `"tool"`}},
 		{Patch: `{"action":"redact","enabled":true}`, Want: map[string]string{"action": `"redact"`, "enabled": `true`, "timeout_ms": `700`}},
 		{Patch: `{"timeout_ms":null}`, Want: map[string]string{"timeout_ms": `5000`}},
 		{Patch: `{"config":{"url":"https://example.org/","secret":"other","on_error":"block"}}`, Want: map[string]string{
 			"webhook_url": `"https://example.org/"`, "config": `{"on_error":"block"}`, "secret": `"[redacted]"`,
 		}},
 		{Patch: `{"kind":"pii","webhook_url":null,"secret":null,"config":{"entities":["email"]}}`, Want: map[string]string{
-			"config": `{"entities":["email"]}`, "kind": `"pii"`, "stage": `"both"`, "phase": "", "timeout_ms": "", "webhook_url": "", "secret": "",
+			"config": `{"entities":["email"]}`, "kind": `"pii"`, "stage": `"both"`, "phase": `"both"`, "timeout_ms": "", "webhook_url": "", "secret": "",
 		}},
 	},
 }
@@ -152,7 +153,7 @@ func TestReferenceForm(t *testing.T) {
 			"kind": "webhook", "stage": "input", "phase": "input", "action": "log", "timeout_ms": 90.0, "secret": "[redacted]",
 		},
 		`{"name":"n","kind":"webhook","stage":"tool","config":{"webhook_url":"https://example.com/x","secret":"s","timeout_ms":80,"on_error":"allow"}}`: {
-			"kind": "webhook", "stage": "tool", "phase": nil, "timeout_ms": 80.0, "secret": "[redacted]", "webhook_url": "https://example.com/x",
+			"kind": "webhook", "stage": "tool", "phase": "tool", "timeout_ms": 80.0, "secret": "[redacted]", "webhook_url": "https://example.com/x",
 		},
 	} {
 		reply, err := b.Do(t.Context(), "POST", path, resourcetest.Args{"": body})

@@ -203,7 +203,7 @@ func splitYAML(text []byte) (documents []jsontext.Value, err error) {
 // Fields are the fields that a file may have, in the order in which they are written.
 var Fields = func() (names []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[agent.Config]()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && !f.Anonymous {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && !f.Anonymous && f.Tag.Get("readOnly") == "" {
 			names = append(names, name)
 		}
 	}

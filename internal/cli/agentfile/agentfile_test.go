@@ -100,7 +100,7 @@ func bomb() string {
 const shown = `{"agent_id":"x","name":"helper","description":"","model":{"provider":"custom","model_ref":"builtin/echo","capabilities":{}},
 	"prompts":{"system":"Line one.\nLine two.\n"},"built_in_tools":["calculator","current_time"],"approval_required_tools":[],
 	"execution_mode":"async","context_window_size":20,"memory":{"enabled":true,"max_entries":10000},"thinking":null,
-	"metadata":{"owner":"yes","count":1.0,"since":"2026-01-01"},"status":"active","version":"3"}`
+	"metadata":{"owner":"yes","count":1.0,"since":"2026-01-01"},"model_provider":"default","status":"active","version":"3"}`
 
 func TestExport(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@
 package knowledge
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -75,7 +76,7 @@ type Base struct {
 	TenantID           string          `json:"tenant_id" required:"true"`
 	Name               string          `json:"name" required:"true"`
 	Description        string          `json:"description"`
-	EmbeddingModel     string          `json:"embedding_model,omitzero" doc:"As given at creation; the deployment's embedding model is used."`
+	EmbeddingModel     string          `json:"embedding_model,omitzero" doc:"As given at creation, otherwise the deployment's, which is the one that is used. Absent where there is none."`
 	ChunkSize          int             `json:"chunk_size"`
 	ChunkOverlap       int             `json:"chunk_overlap"`
 	DocumentCount      int             `json:"document_count"`
@@ -165,7 +166,7 @@ func (s *Service) CheckTx(tx txn.Tx, tenant, id string) error {
 
 // shown returns a base with the agents that search it.
 func (s *Service) shown(ctx context.Context, b *base) (Base, error) {
-	out := b.alone()
+	out := s.alone(b)
 	err := everyAgent(b.ID, func(f resource.Find) ([]*agent.Agent, error) {
 		return s.Agents.Store().List(ctx, b.TenantID, f)
 	}, func(g *agent.Agent) {
@@ -197,10 +198,11 @@ func everyAgent(base string, list func(resource.Find) ([]*agent.Agent, error), e
 }
 
 // alone returns a base that no agent uses, as the API shows it.
-func (b *base) alone() Base {
+func (s *Service) alone(b *base) Base {
 	return Base{
-		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description, EmbeddingModel: b.EmbeddingModel,
-		ChunkSize: b.ChunkSize, ChunkOverlap: b.ChunkOverlap, DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
+		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description,
+		EmbeddingModel: cmp.Or(b.EmbeddingModel, s.Search.Model()),
+		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
 		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 	}
 }

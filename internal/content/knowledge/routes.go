@@ -90,7 +90,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 		b.ChunkOverlap = *body.ChunkOverlap
 	}
 	answer := func() any {
-		shown := b.alone()
+		shown := s.alone(b)
 		return &shown
 	}
 	if err := s.bases.Create(txn.WithAnswer(ctx, answer), who, b); err != nil {

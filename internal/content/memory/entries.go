@@ -116,7 +116,10 @@ func hash(content string) string {
 
 // passage returns the searchable part of an entry.
 func (e *Entry) passage() retrieval.Passage {
-	return retrieval.Passage{ID: e.EntryID, Kind: e.Type, Text: e.Content, Boost: e.RelevanceScore, At: e.at}
+	return retrieval.Passage{
+		ID: e.EntryID, Kind: e.Type, Text: e.Content, Words: strings.Join(append([]string{e.EntityName}, e.Tags...), "\n"),
+		Boost: e.RelevanceScore, At: e.at,
+	}
 }
 
 // InPassage sets the fields of an entry that its passage holds.

@@ -54,6 +54,12 @@ func TestEntriesAreFound(t *testing.T) {
 		if got := r.find(a, memory.Asked{Text: "tea", Types: []string{memory.Semantic}}); len(got) != 1 {
 			r.Errorf("of one type: %v", contents(got))
 		}
+		// Tags and names are words of an entry too; the newest have none of these.
+		for text, want := range map[string]int{"what does she drink?": 1, "zoe": 1, "Müller": 1, "person": 0} {
+			if got := r.find(a, memory.Asked{Text: text}); len(got) != want {
+				r.Errorf("%q finds %v", text, contents(got))
+			}
+		}
 		// Searches count, listing does not.
 		for _, e := range r.all(a) {
 			want := int64(0)
@@ -61,7 +67,7 @@ func TestEntriesAreFound(t *testing.T) {
 				want = 1
 			}
 			if strings.Contains(e.Content, "likes") {
-				want = 2
+				want = 5
 			}
 			if e.AccessCount != want || (e.LastAccessedAt != nil) != (want > 0) {
 				r.Errorf("%q was accessed %d times, at %v; want %d", e.Content, e.AccessCount, e.LastAccessedAt, want)
@@ -94,6 +100,9 @@ func TestUpdate(t *testing.T) {
 		}
 		if len(r.find(a, memory.Asked{Text: "cats"})) != 0 || len(r.find(a, memory.Asked{Text: "dogs"})) != 1 {
 			r.Error("the old text is found, or the new one is not")
+		}
+		if len(r.find(a, memory.Asked{Text: "x"})) != 1 {
+			r.Error("the new tag is not found")
 		}
 		blank, unknown := " ", "dream"
 		for name, c := range map[string]memory.Change{

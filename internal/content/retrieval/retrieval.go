@@ -29,12 +29,21 @@ type Passage struct {
 	Position int    // in its source, starting at 0
 	Kind     string // searches may be restricted to some kinds
 	Text     string
+	Words    string // by which it is found too, and which are not embedded
 	Boost    float64
 	At       time.Time // the time that decay counts from
 
 	Vector  []float32 // nil: not embedded (yet)
 	Model   string    // of the vector, or of the last attempt to compute it; "": none
 	Version int64     // of the collection at the passage's last change
+}
+
+// searched returns the text by whose words the passage is found.
+func (p *Passage) searched() string {
+	if p.Words == "" {
+		return p.Text
+	}
+	return p.Text + "\n" + p.Words
 }
 
 // Weight decides which passages of a full collection are removed.

@@ -154,7 +154,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 			// Passages that were added later have work of their own.
 			stale = stale || model != "" && known == 0
 		}
-		changed = append(changed, textindex.Doc{ID: p.ID, Kind: p.Kind, Text: p.Text, Vector: p.Vector, Boost: p.Boost, At: p.At})
+		changed = append(changed, textindex.Doc{ID: p.ID, Kind: p.Kind, Text: p.searched(), Vector: p.Vector, Boost: p.Boost, At: p.At})
 	})
 	if err != nil {
 		return false, err

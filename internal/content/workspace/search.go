@@ -39,6 +39,7 @@ type Match struct {
 
 	Path       string `json:"path" required:"true"`
 	LineNumber int    `json:"line_number" required:"true" doc:"Starting at 1."`
+	LineNo     int    `json:"lineNumber" required:"true" deprecated:"true" doc:"The same as line_number."`
 	Line       string `json:"line" required:"true" doc:"The line, or the part of it around the match."`
 	Match      string `json:"match" required:"true"`
 }
@@ -204,7 +205,7 @@ func (s *Service) searchFile(
 			return found, nil // binary after all
 		}
 		if at := what.Find(line); at != nil && at[0] < last {
-			found = append(found, Match{Path: f.Path, LineNumber: number, Line: around(line, at), Match: shown(line[at[0]:at[1]])})
+			found = append(found, Match{Path: f.Path, LineNumber: number, LineNo: number, Line: around(line, at), Match: shown(line[at[0]:at[1]])})
 		}
 		if _, err := text.Discard(next); err != nil {
 			return found, ignoreAbsent(err)

@@ -79,6 +79,12 @@ func (s *Service) blank(tenant, ownerType string, owner *string, name string) *W
 	}
 }
 
+// Check returns fault.NotFound unless the tenant has a workspace.
+func (s *Service) Check(ctx context.Context, tenant, id string) error {
+	_, err := s.Table.Get(ctx, tenant, id)
+	return err
+}
+
 // OfAgent returns the workspace that an agent works in: the one that it is
 // assigned to, otherwise its own, which is created on first use. Errors:
 // fault.NotFound for the agent.

@@ -99,7 +99,7 @@ func (f fileTools) enter(ctx context.Context, call tool.Call, root bool) (args f
 		return refuse("The path %.200q cannot be used: %s.", args.Path, problem)
 	}
 	args.Path = path
-	if args.WorkspaceID != "" {
+	if args.WorkspaceID != "" && args.WorkspaceID != call.WorkspaceID {
 		shared, err := f.Table.ListShared(ctx, call.TenantID, call.AgentID)
 		if err != nil {
 			return args, "", nil, err
@@ -114,6 +114,13 @@ func (f fileTools) enter(ctx context.Context, call tool.Call, root bool) (args f
 			}
 		}
 		return args, args.WorkspaceID, nil, nil
+	}
+	if call.WorkspaceID != "" {
+		err := f.Check(ctx, call.TenantID, call.WorkspaceID)
+		if fault.Is(err, fault.NotFound) {
+			return refuse("The workspace of this conversation was deleted.")
+		}
+		return args, call.WorkspaceID, nil, err
 	}
 	w, err := f.OfAgent(ctx, call.TenantID, call.AgentID)
 	if err != nil {

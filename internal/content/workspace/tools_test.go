@@ -180,6 +180,36 @@ func TestReadInPieces(t *testing.T) {
 	}
 }
 
+// TestWorkspaceOfARun: the tools of a run that has a workspace work there.
+func TestWorkspaceOfARun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	h, id := w.hands(w.agent(who)), w.made(who)
+	in := func(name, arguments string) tool.Result {
+		t.Helper()
+		r, err := h.set.Call(t.Context(), tool.Call{
+			TenantID: "tenant", AgentID: h.agent, RunID: runID, WorkspaceID: id, ID: "call", Name: name, Arguments: arguments,
+		})
+		h.ok(err)
+		return r
+	}
+	if got := in("write_file", `{"path":"a.txt","content":"here"}`); got.Failed {
+		t.Error(got.Output)
+	}
+	for _, arguments := range []string{`{"path":"a.txt"}`, `{"path":"a.txt","workspace_id":"` + id + `"}`} {
+		if got := in("read_file", arguments); got.Output != "here" {
+			t.Errorf("%s: %q", arguments, got.Output)
+		}
+	}
+	if got := h.call("read_file", arguments{"path": "a.txt"}); !got.Failed {
+		t.Errorf("the agent's own workspace has it: %q", got.Output)
+	}
+	w.ok(w.Delete(t.Context(), authz.Caller{TenantID: "tenant"}, id))
+	if got := in("list_files", `{}`); !got.Failed || !strings.Contains(got.Output, "was deleted") {
+		t.Errorf("%q", got.Output)
+	}
+}
+
 func TestSharedWorkspaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sqldbtest.Open(t, sqldbtest.SQLite))

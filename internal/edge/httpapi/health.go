@@ -18,6 +18,7 @@ type health struct {
 	Status    string    `json:"status" enum:"healthy,unhealthy" required:"true"`
 	Timestamp time.Time `json:"timestamp" required:"true"`
 	Connected bool      `json:"kv_connected" required:"true" doc:"Whether the database answers."`
+	Resumes   int       `json:"pending_resumes" required:"true" doc:"Always 0: runs that were interrupted are in the queue, and go on by themselves."`
 	Uptime    int64     `json:"uptime_seconds" required:"true"`
 	Version   string    `json:"version" required:"true" doc:"The date of the API contract, as in X-API-Version."`
 	Build     string    `json:"build,omitzero" doc:"Version of the program."`
@@ -30,6 +31,13 @@ type readiness struct {
 	Status     string     `json:"status" enum:"ready,not_ready" required:"true"`
 	Timestamp  time.Time  `json:"timestamp" required:"true"`
 	Components components `json:"components" required:"true"`
+	Checks     checks     `json:"checks" required:"true" doc:"The same as components, in a word each."`
+}
+
+type checks struct {
+	_ struct{} `json:"-" name:"ReadinessChecks"`
+
+	KV string `json:"kv" enum:"ok,failed" required:"true" doc:"The database."`
 }
 
 type components struct {
@@ -136,6 +144,10 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ authz.Call
 	doc := readiness{
 		Status: "ready", Timestamp: time.Now().UTC(),
 		Components: components{KV: store{OK: connected, LatencyMS: float64(latency.Microseconds()) / 1000}},
+		Checks:     checks{KV: "ok"},
+	}
+	if !connected {
+		doc.Checks.KV = "failed"
 	}
 	if !ready {
 		doc.Status = "not_ready"

@@ -25,8 +25,11 @@ type attempt struct {
 	speculative  *speculativeCall // the first model call, where it began already
 	trial        *trial           // where a step of the run may have killed its last process
 
-	ctx  context.Context // ends with the run's time, too
-	lost context.Context // the runner's: ctx, or its parent
+	brokenOff *callResult // the last model call, where it failed
+
+	ctx  context.Context         // ends with the run's time, and when others end the run
+	lost context.Context         // the runner's: ctx, or its parent
+	end  context.CancelCauseFunc // ends ctx; set before others can find the attempt
 }
 
 func (e *Engine) newAttempt(r *run.Record, spec *run.AgentSpec, f facts) *attempt {
@@ -105,6 +108,8 @@ func (a *attempt) takeOver(ctx context.Context) error {
 func (a *attempt) fail(code, sentence string) error {
 	status := run.Failed
 	switch code {
+	case run.CodeCancelled:
+		status = run.Cancelled
 	case run.CodeMaxDuration:
 		status = run.TimedOut
 	case run.CodeGuardrailBlocked:
@@ -114,7 +119,13 @@ func (a *attempt) fail(code, sentence string) error {
 			status = run.Cancelled
 		}
 	}
-	text := a.journal.sealText()
+	text, reason := a.journal.sealText(), "error"
+	if status == run.Cancelled {
+		reason = run.FinishCancelled
+		if text.text != "" {
+			a.journal.rec.Output = schema.Nullable(encode(run.Output{Text: text.text, FinishReason: reason}))
+		}
+	}
 	for _, p := range slices.Clone(a.journal.rec.Pending) {
 		var m run.StepMetrics
 		s := &run.Step{Seq: p.Seq, Type: p.Type, Status: run.StepFailed, Error: &sentence}
@@ -124,8 +135,8 @@ func (a *attempt) fail(code, sentence string) error {
 		case p.Type == run.StepCompaction:
 		default:
 			s.Input = a.conversation.stepInput()
-			s.Output = schema.Nullable(encode(run.LLMOutput{Text: text.text, Thinking: text.thinking, FinishReason: "error"}))
-			m = a.journal.unended
+			s.Output = schema.Nullable(encode(run.LLMOutput{Text: text.text, Thinking: text.thinking, FinishReason: reason}))
+			m = sum(a.journal.unended, a.countBrokenOff(text))
 		}
 		a.journal.endStep(s, m)
 	}

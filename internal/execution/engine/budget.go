@@ -110,8 +110,11 @@ func (j *journal) settleBudget(p run.PendingStep, m run.StepMetrics) {
 		return
 	}
 	var spent int64
-	if m.CostUSD != nil {
+	switch {
+	case m.CostUSD != nil:
 		spent = run.NanoUSD(*m.CostUSD)
+	case j.costUnknown:
+		spent = p.Reserved
 	}
 	j.next.ops = append(j.next.ops, j.e.Runs.Settle(j.rec.TenantID, j.rec.Options.Budgets, p.Reserved, spent))
 }

@@ -32,7 +32,9 @@ var errDuration = errors.New("engine: the run's time is up")
 // result) the run is continued elsewhere, or later. A node that drains stops it
 // between two steps.
 func (a *attempt) drive(ctx context.Context) error {
-	a.ctx, a.lost, a.journal.holder = ctx, ctx, ctx
+	a.lost, a.journal.holder = ctx, ctx
+	a.ctx, a.end = context.WithCancelCause(ctx)
+	defer a.end(nil)
 	rec := a.journal.rec
 	a.e.attempts.track(rec.RunID, a)
 	defer a.e.attempts.untrack(rec.RunID)
@@ -99,19 +101,23 @@ func (a *attempt) continueRun() error {
 
 // settle ends the run where err is the run's own, and returns other errors.
 func (a *attempt) settle(err error) error {
-	switch cause := context.Cause(a.ctx); {
+	rec, cause := a.journal.rec, context.Cause(a.ctx)
+	byOthers, asked := errors.AsType[*endedByOthers](cause)
+	switch {
+	case rec.Status.Final(): // its end could not be stored
+		return err
+	case asked:
+		return a.fail(byOthers.why.Code, byOthers.why.Sentence)
 	case errors.Is(cause, errDuration):
 		return a.fail(run.CodeMaxDuration, fmt.Sprintf("The run was given %d ms and had not ended by then.", *a.journal.limits().MaxDurationMS))
 	case cause != nil:
 		return cause
 	}
-	rec := a.journal.rec
 	if late, ok := errors.AsType[*outOfTime](err); ok {
 		return a.fail(run.CodeMaxDuration, late.sentence(*a.journal.limits().MaxDurationMS))
 	}
 	if failed, ok := errors.AsType[*model.Error](err); ok {
-		a.e.Logger.Info("a model call failed",
-			"run", rec.RunID, "tenant", rec.TenantID, "code", failed.Code, "status", failed.Status, "err", failed.Cause)
+		a.logFailure(failed)
 		return a.fail(failed.Code, failed.Detail)
 	}
 	if over, ok := errors.AsType[*run.OverBudget](err); ok {
@@ -127,6 +133,16 @@ func (a *attempt) settle(err error) error {
 	return err
 }
 
+// logFailure logs why a run's model did not answer. Who observes the calls has
+// logged what became of one that was made.
+func (a *attempt) logFailure(failed *model.Error) {
+	log, message := a.e.Logger.Info, "the model of a run could not be called"
+	if a.brokenOff != nil {
+		log, message = a.e.Logger.Debug, "a run ends because its model call failed"
+	}
+	log(message, "run", a.journal.rec.RunID, "tenant", a.journal.rec.TenantID, "code", failed.Code, "detail", failed.Detail)
+}
+
 // callModel calls the model once and commits its answer.
 func (a *attempt) callModel() error {
 	j, c := a.journal, a.conversation
@@ -135,7 +151,7 @@ func (a *attempt) callModel() error {
 		j.sealText()
 		return a.finish(run.LLMOutput{FinishReason: model.FinishLength}, true)
 	}
-	c.closing = j.exhausted()
+	c.closing, a.brokenOff = j.exhausted(), nil
 	r, err := a.answer()
 	if over, ok := errors.AsType[*model.OverLimit](err); ok {
 		return a.waitForLimit(over)
@@ -147,6 +163,7 @@ func (a *attempt) callModel() error {
 		return err
 	}
 	if r.err != nil {
+		a.brokenOff = &r
 		if retry, err := c.handleOverflow(a.ctx, r.err); retry || err != nil {
 			return err
 		}

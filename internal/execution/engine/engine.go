@@ -168,8 +168,10 @@ func (e *Engine) Connect(r Runner, s Service) { e.runner, e.service = r, s }
 // that wait for a model, or for a limit of its provider, until ctx ends. It must end after the runner.
 func (e *Engine) Serve(ctx context.Context) {
 	defer e.attempts.dropPrepared()
-	stop := e.Hub.OnSignal(run.SignalCancelled, e.attempts.abort)
-	defer stop()
+	defer e.Hub.OnSignal(run.SignalCancelled, e.attempts.abort)()
+	for _, why := range run.Endings() {
+		defer e.Hub.OnSignal(why.Signal, func(id string) { e.attempts.end(id, why) })()
+	}
 	var wakes sync.WaitGroup
 	wakes.Go(func() { e.waking.serve(ctx) })
 	wakes.Go(func() { e.limits.serve(ctx) })

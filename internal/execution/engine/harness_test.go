@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -54,6 +55,7 @@ type harness struct {
 	rests  bool         // there is a circuit breaker
 	share  model.Share  // of the next node
 	hub    *event.Hub   // of all nodes; nil: each has its own
+	logs   io.Writer    // nil: those of the test
 }
 
 // bubbleClock is the time of a synctest bubble. A queue takes it for a clock that a
@@ -142,7 +144,11 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	logger := slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	logs := r.logs
+	if logs == nil {
+		logs = r.t.Output()
+	}
+	logger := slog.New(slog.NewTextHandler(logs, nil))
 	transport := openaiclient.NewTransport()
 	client := r.client
 	if client == nil {
@@ -169,6 +175,7 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	n := &node{h: r, engine: eng, runner: runner, Service: &run.Service{
 		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
+		Meter: r.meter,
 	}}
 	eng.Connect(runner, n.Service)
 	if slots > 0 {

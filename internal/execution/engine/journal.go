@@ -38,6 +38,7 @@ type journal struct {
 	overhead      int64           // steps that only shortened the conversation; max_steps does not count them
 	unended       run.StepMetrics // of the model call whose step has not ended
 	unusable      run.StepMetrics // of its calls whose answers are not used
+	costUnknown   bool            // others ended the run while a call was under way of which nothing had arrived
 	text          *chunkBuffer
 	events        eventBuffer
 	next          additions

@@ -23,8 +23,10 @@ type modelCall struct {
 }
 
 // callResult is what a call returned. used is the model that answered, or whose
-// failure err is.
+// failure err is. resp is empty after a failure, except for the usage, where the
+// endpoint had reported any.
 type callResult struct {
+	req  *model.Request
 	resp model.Response
 	used model.Target
 	err  error
@@ -54,7 +56,7 @@ func (m *modelCall) ask(ctx context.Context, to model.Target, mayPublish func() 
 		}
 	}
 	req := m.req
-	req.Target = to
+	req.Target, r.req = to, &req
 	r.resp, r.err = m.c.e.Client.Generate(ctx, req, sink)
 	if r.err == nil && r.resp.OpaqueSize() > model.MaxOpaque {
 		r.err = &model.Error{Code: run.CodeModelError, Detail: "The model's answer comes with more data of its provider than 1 MiB."}

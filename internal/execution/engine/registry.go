@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 
+	"agentd/internal/execution/run"
 	"agentd/internal/kernel/work"
 )
 
@@ -68,6 +69,15 @@ func (r *registry) abort(runID string) {
 	defer r.mu.Unlock()
 	if a := r.active[runID]; a != nil {
 		work.Abandon(a.lost)
+	}
+}
+
+// end asks the worker of a run to end it.
+func (r *registry) end(runID string, why run.Ending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.active[runID]; a != nil {
+		a.end(&endedByOthers{why})
 	}
 }
 

@@ -175,7 +175,8 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 	rec := t.j.rec
 	res, err := t.conv.tools.Call(ctx, tool.Call{
 		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
-		StepID: p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
+		WorkspaceID: rec.Options.WorkspaceID,
+		StepID:      p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
 	})
 	if err != nil {
 		o.fail("the run ended before the tool did")

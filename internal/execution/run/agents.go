@@ -57,9 +57,11 @@ func specOf(c *agent.Config) *AgentSpec {
 		Thinking: schema.Nullable(c.Thinking), EffortPolicy: schema.Nullable(c.EffortPolicy),
 		ImageGeneration: schema.Nullable(c.ImageGeneration), ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 	}
+	spec.Model.Remembered = c.ModelProvider
 	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry), []byte(c.Settings)
 	if c.Fallback != nil {
 		m := modelSpec(*c.Fallback)
+		m.Remembered = c.FallbackProvider
 		spec.Fallback = &m
 	}
 	if l := c.Limits; l != nil {

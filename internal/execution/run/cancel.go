@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"time"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -22,17 +23,34 @@ type CancelAnswer struct {
 	Message   string `json:"message,omitzero" doc:"Why nothing was cancelled."`
 }
 
-// reason is why a run is ended by others than its worker.
-type reason struct {
-	status   Status // if a worker drives the run, or it may move there; cancelled otherwise
-	code     string
-	sentence string
+// Ending is why others than its worker end a run.
+type Ending struct {
+	Signal   string // to all nodes; its key is the run's id. It asks the worker to end the run
+	Status   Status // if a worker drives the run, or it may move there; cancelled otherwise
+	Code     string
+	Sentence string
 }
 
-// Cancel ends a run that has not ended, whatever it is doing. The commit that
-// ends it fences off the run's worker, which is signalled to stop after it.
+// Endings returns all reasons for which others end a run.
+func Endings() []Ending { return []Ending{cancelling(), agentDeleted()} }
+
+func cancelling() Ending {
+	return Ending{"run.cancelling", Cancelled, CodeCancelled, "The run was cancelled."}
+}
+
+func agentDeleted() Ending {
+	return Ending{"run.agent_deleted", Failed, CodeAgentDeleted, "The agent was deleted before the run could end."}
+}
+
+// endingPatience is how long a run's worker may take to end it, so that the text
+// that it streamed is kept whole. A worker that does not is fenced off.
+const endingPatience = time.Second
+
+// Cancel ends a run that has not ended, whatever it is doing. A worker that drives
+// it is asked to, and stores what the model had streamed. One that does not answer in
+// time is fenced off by the commit that ends the run.
 func (s *Service) Cancel(ctx context.Context, tenant, id string) (CancelAnswer, error) {
-	return s.abort(ctx, tenant, id, reason{Cancelled, CodeCancelled, "The run was cancelled."})
+	return s.abort(ctx, tenant, id, cancelling())
 }
 
 // AgentDeleted ends the runs of a deleted agent. It is the handler of the agent's
@@ -43,19 +61,33 @@ func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) erro
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		for _, id := range ids {
-			_, err := s.abort(ctx, tenant, id, reason{Failed, CodeAgentDeleted, "The agent was deleted before the run could end."})
-			if err != nil && !fault.Is(err, fault.NotFound) {
-				return err
+		// Those that wait come first: otherwise they would take the places of those that end.
+		for _, running := range []bool{false, true} {
+			for _, id := range ids {
+				r, err := s.Runs.Get(ctx, tenant, id)
+				if err == nil && (r.Status == Running) == running {
+					_, err = s.abort(ctx, tenant, id, agentDeleted())
+				}
+				if err != nil && !fault.Is(err, fault.NotFound) {
+					return err
+				}
 			}
 		}
 	}
 }
 
-func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (CancelAnswer, error) {
+func (s *Service) abort(ctx context.Context, tenant, id string, why Ending) (CancelAnswer, error) {
+	asked, err := s.askWorker(ctx, tenant, id, why)
+	if err != nil {
+		return CancelAnswer{}, err
+	}
+	streamed, err := s.streamed(ctx, tenant, id)
+	if err != nil {
+		return CancelAnswer{}, err
+	}
 	var answer CancelAnswer
 	ctx = txn.WithAnswer(ctx, func() any { return answer })
-	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
+	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		// The lease first, the row second: the order in which workers take them.
 		if err := s.Queue.DeleteTx(tx, s.WorkKind, id); err != nil {
 			return err
@@ -66,10 +98,13 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 		}
 		answer = CancelAnswer{Cancelled: true, RunID: id}
 		if r.Status.Final() {
+			if asked && r.ErrorCode == why.Code {
+				return nil
+			}
 			answer = CancelAnswer{RunID: id, Message: "The run had already ended: it is " + string(r.Status) + "."}
 			return nil
 		}
-		status := why.status
+		status := why.Status
 		if !r.Status.May(status) || r.Wait.For != "" {
 			status = Cancelled
 		}
@@ -78,9 +113,24 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why reason) (Can
 			if r.StartedAt != nil && r.Status == Running && r.Wait.For == "" {
 				r.Metrics.DurationMS = max(r.Metrics.DurationMS, float64(c.now.Sub(*r.StartedAt).Microseconds())/1000)
 			}
+			if err := c.keep(streamed); err != nil {
+				return err
+			}
 			tx.AfterCommit(func() { s.Hub.Signal(SignalCancelled, id) })
-			return c.end(status, why.code, why.sentence)
+			return c.end(status, why.Code, why.Sentence)
 		})
 	})
 	return answer, err
+}
+
+// askWorker asks the worker of a running run to end it, waits for that, and reports
+// whether it asked.
+func (s *Service) askWorker(ctx context.Context, tenant, id string, why Ending) (bool, error) {
+	r, err := s.Runs.Get(ctx, tenant, id)
+	if err != nil || r.Status != Running || r.Wait.For != "" {
+		return false, err
+	}
+	s.Hub.Signal(why.Signal, id)
+	_, err = s.Wait(ctx, tenant, id, endingPatience)
+	return true, err
 }

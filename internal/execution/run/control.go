@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/quota"
 )
 
 // Pause requests that a running run stops at its next step boundary. A step that
@@ -117,7 +118,7 @@ func (s *Service) Respond(ctx context.Context, tenant, id, response string) erro
 			return err
 		}
 		c.r.Metrics.ToolCallsCount++
-		c.calls++
+		c.uses = append(c.uses, quota.Use{ToolCalls: 1})
 		err = c.emit("input.received", struct {
 			InputID  string `json:"input_id"`
 			Response string `json:"response"`

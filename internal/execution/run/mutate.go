@@ -24,8 +24,8 @@ type mutation struct {
 	last     int64 // seq of the last event before the change
 	events   []event.Event
 	entries  []event.Entry
-	calls    int64 // tool calls that the mutation completes
-	unstored bool  // a worker may have published seqs that the log does not have
+	uses     []quota.Use // what the mutation uses
+	unstored bool        // a worker may have published seqs that the log does not have
 }
 
 // mutate changes a run in one transaction. Like workers, it locks the work item
@@ -173,8 +173,11 @@ func (c *mutation) store() error {
 			return err
 		}
 	}
-	if c.s.Meter == nil || c.calls == 0 {
+	if c.s.Meter == nil || len(c.uses) == 0 {
 		return nil
 	}
-	return c.s.Meter.Count(tenant, quota.Use{AgentID: c.r.AgentID, Source: c.r.Source(), KeyID: c.r.Options.KeyID, ToolCalls: c.calls})(c.tx)
+	for i := range c.uses {
+		c.uses[i].AgentID, c.uses[i].Source, c.uses[i].KeyID = c.r.AgentID, c.r.Source(), c.r.Options.KeyID
+	}
+	return c.s.Meter.Count(tenant, c.uses...)(c.tx)
 }

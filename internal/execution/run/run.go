@@ -113,6 +113,8 @@ type Options struct {
 	// Budgets are the ids of the budgets that the run spends from: its own, and
 	// those of the run that started it.
 	Budgets []string `json:"budgets,omitzero"`
+	// WorkspaceID is where the file tools work; "": in the agent's workspace.
+	WorkspaceID string `json:"workspace_id,omitzero"`
 	// KeyID is the API key that started the run, whose use is counted; "": the run
 	// was started from a browser session, or by the platform.
 	KeyID string `json:"key_id,omitzero"`

@@ -59,8 +59,9 @@ type resumeAnswer struct {
 type respondAnswer struct {
 	_ struct{} `json:"-" name:"RunAnswered"`
 
-	Status string `json:"status" enum:"ok" required:"true"`
-	RunID  string `json:"run_id" required:"true"`
+	Accepted bool   `json:"accepted" required:"true" doc:"Always true; refusals are errors."`
+	Status   string `json:"status" enum:"ok" required:"true"`
+	RunID    string `json:"run_id" required:"true"`
 }
 
 type approvalsIn struct {
@@ -157,7 +158,7 @@ func (s *Service) respond(ctx context.Context, who authz.Caller, in *respondIn) 
 	if strings.TrimSpace(in.Body.Response) == "" {
 		return respondAnswer{}, fault.New(fault.Malformed, "INVALID_REQUEST", "The response is empty; send the answer as text.")
 	}
-	answer := respondAnswer{Status: "ok", RunID: in.RunID}
+	answer := respondAnswer{Accepted: true, Status: "ok", RunID: in.RunID}
 	return answer, s.Respond(txn.WithAnswer(ctx, func() any { return answer }), who.TenantID, in.RunID, in.Body.Response)
 }
 

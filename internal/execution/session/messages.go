@@ -27,15 +27,19 @@ type messageService struct {
 	log         event.Log
 	cursors     *page.Cursors
 	attachments attachmentReader
+
+	checkWorkspace func(ctx context.Context, tenant, id string) error
 }
 
 // newMessage is the body of a message.
 type newMessage struct {
 	_ struct{} `json:"-" name:"SessionMessage"`
 
-	Content  string                            `json:"content" required:"true" maxLength:"1000000"`
-	Command  string                            `json:"command,omitzero" maxLength:"200" doc:"Passed in the run's input next to the message."`
-	FileIDs  []string                          `json:"file_ids,omitzero" maxItems:"20"`
+	Content     string   `json:"content" required:"true" maxLength:"1000000"`
+	Command     string   `json:"command,omitzero" maxLength:"200" doc:"Passed in the run's input next to the message."`
+	FileIDs     []string `json:"file_ids,omitzero" maxItems:"20"`
+	WorkspaceID string   `json:"workspace_id,omitzero" format:"uuid" doc:"The workspace in which the file tools of the run work, instead of the agent's. Needs the scope files:write."`
+
 	Settings schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers this message; takes precedence over the agent's, member by member."`
 }
 
@@ -61,12 +65,22 @@ func (m *messageService) send(ctx context.Context, who authz.Caller, id string, 
 	if err := run.CheckSettings(in.Settings); err != nil {
 		return Accepted{}, err
 	}
+	if in.WorkspaceID != "" {
+		// What the agent may then read and write is what the caller may.
+		if err := who.Check(authz.Developer, "files:write"); err != nil {
+			return Accepted{}, err
+		}
+		if err := m.checkWorkspace(ctx, who.TenantID, in.WorkspaceID); err != nil {
+			return Accepted{}, err
+		}
+	}
 	input, err := m.runInput(ctx, who.TenantID, in)
 	if err != nil {
 		return Accepted{}, err
 	}
 	answer := func(r *run.Run) any { return Accepted{RunID: r.RunID} }
 	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer, Settings: []byte(in.Settings)}
+	req.Options.WorkspaceID = in.WorkspaceID
 	if err := m.turns.join(ctx, who.TenantID, &req); err != nil {
 		return Accepted{}, err
 	}

@@ -66,6 +66,8 @@ type Ports struct {
 	Files     Files     // nil: messages cannot have attachments
 	Artifacts Artifacts // nil: sessions have no artifacts
 	Cron      CronFunc  // nil: todos cannot recur
+	// CheckWorkspace returns fault.NotFound for a workspace that the tenant has not.
+	CheckWorkspace func(ctx context.Context, tenant, id string) error
 }
 
 // Service serves the sessions area. It also implements what runs need of it:
@@ -103,6 +105,7 @@ func (s *Service) Connect(p Ports) {
 	}
 	s.messages = &messageService{
 		reader: s.reader, turns: s.turns, runs: p.Runs, log: d.Log, cursors: d.Cursors, attachments: attachmentReader{p.Files},
+		checkWorkspace: p.CheckWorkspace,
 	}
 	s.branches = &branchService{store: d.Store, reader: s.reader, writer: d.Writer, clock: d.Clock}
 	s.streams = &streamer{store: d.Store, runs: p.Runs, log: d.Log, hub: d.Hub, clock: d.Clock}

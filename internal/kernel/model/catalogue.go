@@ -239,12 +239,33 @@ func (c *Catalogue) Default() string { return c.fallback }
 
 // Lookup finds a model by its ref; "" is the default model. Errors: *Error
 // with the code provider_not_configured.
-func (c *Catalogue) Lookup(ref string) (Target, error) {
+func (c *Catalogue) Lookup(ref string) (Target, error) { return c.lookup(ref, "") }
+
+// CodeProviderMissing is the code of a model whose remembered provider is gone.
+const CodeProviderMissing = "model_provider_missing"
+
+// ProviderOf returns the provider that serves a model by its ref; "" if there is none.
+func (c *Catalogue) ProviderOf(ref string) string {
+	name, _ := c.split(ref)
+	if ref == "" || c.providers[name] == nil {
+		return ""
+	}
+	return name
+}
+
+// lookup is Lookup for a model that is served by a remembered provider, if any, and by
+// no other.
+func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
 	if ref == "" {
 		ref = c.fallback
 	}
 	if ref == EchoRef {
 		return echoTarget(), nil
+	}
+	if remembered != "" && ref != "" && c.providers[remembered] == nil {
+		return Target{}, &Error{Code: CodeProviderMissing, Detail: fmt.Sprintf(
+			"The model %q was served by the provider %q, which the operator removed: name another model, or ask the operator for the provider.",
+			ref, remembered)}
 	}
 	if len(c.providers) == 0 {
 		return Target{}, notConfigured("No model is configured: set AGENTD_MODEL_BASE_URL and AGENTD_MODEL, "+
@@ -255,6 +276,9 @@ func (c *Catalogue) Lookup(ref string) (Target, error) {
 		return Target{}, notConfigured("The agent names no model and there is no default: set model_ref, or AGENTD_MODEL for everybody.")
 	}
 	name, model := c.split(ref)
+	if remembered != "" && name != remembered {
+		name, model = remembered, strings.TrimPrefix(ref, remembered+"/")
+	}
 	p := c.providers[name]
 	if p == nil {
 		return Target{}, notConfigured("The model %q names none of the configured providers, "+

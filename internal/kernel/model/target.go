@@ -27,6 +27,10 @@ type Spec struct {
 	EndpointURL string `json:"endpoint_url,omitzero"` // the agent's own endpoint; "": the catalogue
 	APIKeyRef   string `json:"api_key_ref,omitzero"`  // names a credential of the tenant
 
+	// Remembered is the operator's provider that served the model when it was named;
+	// "": it is not known. The model is never looked for at another.
+	Remembered string `json:"remembered,omitzero"`
+
 	Capabilities jsontext.Value `json:"capabilities,omitzero"` // see ParseCapabilities
 }
 
@@ -69,8 +73,8 @@ type Resolver struct {
 	Credentials Credentials // nil: tenants keep no credentials here
 }
 
-// Resolve returns the target of a spec. Errors: *Error with the code
-// provider_not_configured; those of the credentials port, unchanged.
+// Resolve returns the target of a spec. Errors: *Error with the codes
+// provider_not_configured and CodeProviderMissing; those of the credentials port, unchanged.
 func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target, error) {
 	t, err := r.resolve(ctx, tenant, spec)
 	if err != nil {
@@ -101,7 +105,7 @@ func (r Resolver) resolve(ctx context.Context, tenant string, spec Spec) (Target
 	case spec.Provider == Custom:
 		return Target{}, notConfigured("The model provider custom needs an endpoint_url, an api_key_ref, or the model_ref %s.", EchoRef)
 	}
-	return r.named(ctx, tenant, spec.ModelRef)
+	return r.named(ctx, tenant, spec.ModelRef, spec.Remembered)
 }
 
 // own resolves a spec that names its endpoint.
@@ -167,9 +171,9 @@ func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target
 
 // named resolves a model's name alone: by a provider of which the tenant has a
 // key and which the operator does not serve, or by the catalogue.
-func (r Resolver) named(ctx context.Context, tenant, ref string) (Target, error) {
+func (r Resolver) named(ctx context.Context, tenant, ref, remembered string) (Target, error) {
 	if r.Credentials == nil {
-		return r.Catalogue.Lookup(ref)
+		return r.Catalogue.lookup(ref, remembered)
 	}
 	if ref == "" {
 		ref = r.Catalogue.Default()
@@ -187,12 +191,14 @@ func (r Resolver) named(ctx context.Context, tenant, ref string) (Target, error)
 			return r.tenants(c, rest), nil
 		}
 	}
-	t, err := r.Catalogue.Lookup(ref)
-	if err != nil {
+	t, err := r.Catalogue.lookup(ref, remembered)
+	if err != nil && remembered == "" {
 		if known, ok := PublicProvider(first); ok && prefixed {
 			return Target{}, notConfigured("There is no key of %s in this company: store one with PUT /api/v1/llm-credentials/%s.",
 				known.Name, known.ID)
 		}
+	}
+	if err != nil {
 		return Target{}, err
 	}
 	return t, r.takeOwnKey(ctx, tenant, &t)

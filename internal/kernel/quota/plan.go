@@ -78,6 +78,10 @@ type Plan struct {
 	// Models are the models that the model proxy may call, as <provider>/<model>,
 	// where the last character may be a * that matches anything. Nil: all.
 	Models []string `json:"models"`
+	// PriceCents is what the plan costs, in hundredths of PriceCurrency. Both are only
+	// shown: nothing is charged.
+	PriceCents    int64  `json:"price_amount_cents,omitzero"`
+	PriceCurrency string `json:"price_currency,omitzero"` // ISO 4217, lower case; "": usd
 }
 
 // Allows reports whether the model proxy may call a model.

@@ -41,10 +41,12 @@ type Call struct {
 	AgentID   string
 	RunID     string
 	SessionID string
-	ID        string // the model's tool_call_id, which endpoints may use again in a later step
-	StepID    string // of the journal; the same when the call is repeated after a crash
-	Name      string
-	Arguments string // as the model wrote them; "" is {}
+	// WorkspaceID is the workspace of the run; "": the agent's.
+	WorkspaceID string
+	ID          string // the model's tool_call_id, which endpoints may use again in a later step
+	StepID      string // of the journal; the same when the call is repeated after a crash
+	Name        string
+	Arguments   string // as the model wrote them; "" is {}
 }
 
 // Result is the outcome of a call, as the model receives it.

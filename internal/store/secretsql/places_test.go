@@ -17,6 +17,7 @@ var plain = map[string]string{
 	"api_keys.secret_hash":              "a hash",
 	"blob_parts.data":                   "files, which are not sealed",
 	"browser_sessions.secret_hash":      "a hash",
+	"browser_sessions.key_hash":         "a hash",
 	"idempotency.body":                  "a hash",
 	"idempotency.request":               "a hash",
 	"invites.secret_hash":               "a hash",

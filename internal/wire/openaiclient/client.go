@@ -86,6 +86,8 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 		if err == nil {
 			resp = a.response(req)
 			resp.Dropped = style.droppedOf(req)
+		} else {
+			resp = model.Response{Usage: a.usage}
 		}
 		return a.delivered, err
 	})

@@ -145,7 +145,8 @@ func TestSignInByMail(t *testing.T) {
 		code := b.mailed(box, "ann@example.com")
 		b.want(422, "POST", "/api/v1/auth/verify-code", `{"email":"ann@example.com","code":"`+code+`"}`) // no terms accepted
 		in := b.want(200, "POST", "/api/v1/auth/verify-code", `{"email":"Ann@example.com","code":"`+code+`","accept_terms":true,"accept_privacy":true}`)
-		if in["api_key"] != nil || !strings.HasPrefix(b.cookies["svc_session"], "svs_") || in["mfa_required"] != false {
+		key, _ := in["api_key"].(string)
+		if !strings.HasPrefix(key, "svc_") || in["email"] != "ann@example.com" || !strings.HasPrefix(b.cookies["svc_session"], "svs_") || in["mfa_required"] != false {
 			t.Errorf("%v", in)
 		}
 		me := b.want(200, "GET", "/api/v1/me", "")
@@ -197,8 +198,18 @@ func TestSignInByMail(t *testing.T) {
 		if status := b.want(200, "GET", "/api/v1/auth/mfa/status", ""); status["enrolled"] != false {
 			t.Errorf("%v", status)
 		}
+		bearer := []string{"Authorization", "Bearer " + key}
+		if me := n.SendHeaders("GET", "/api/v1/me", "", bearer...); me.StatusCode != 200 || me.JSON["auth_method"] != "session_key" {
+			t.Errorf("with the key: %d %s", me.StatusCode, me.Body)
+		}
+		if r := n.SendHeaders("GET", "/api/v1/me", "", "Authorization", "Bearer "+b.cookies["svc_session"]); r.StatusCode != 401 {
+			t.Errorf("the cookie as a bearer: %d", r.StatusCode)
+		}
 		b.want(200, "POST", "/api/v1/auth/logout", "")
 		b.want(401, "GET", "/api/v1/agents", "")
+		if r := n.SendHeaders("GET", "/api/v1/me", "", bearer...); r.StatusCode != 401 {
+			t.Errorf("after its session: %d %s", r.StatusCode, r.Body)
+		}
 		if metrics := string(n.SendHeaders("GET", "/metrics", "").Body); !strings.Contains(metrics, `agentd_mail_attempts_total{outcome="sent"} 2`) {
 			t.Error("the letters are not counted")
 		}

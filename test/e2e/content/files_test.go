@@ -171,7 +171,8 @@ func TestWorkspaces(t *testing.T) {
 	if all := n.Expect(200, "GET", at+"/files?recursive=true", nil); len(all["files"].([]any)) != 2 {
 		t.Errorf("%v", all)
 	}
-	if found := n.Expect(200, "GET", at+"/search?q=TWO&glob=*.txt", nil); found["total"] != 2.0 {
+	found := n.Expect(200, "GET", at+"/search?q=TWO&glob=*.txt", nil)
+	if first := found["results"].([]any)[0].(object); found["total"] != 2.0 || first["line_number"] == nil || first["lineNumber"] != first["line_number"] {
 		t.Errorf("%v", found)
 	}
 	apptest.CheckCode(t, n.Do("GET", at+"/search?q=(&regex=true", nil), 400, "INVALID_QUERY")

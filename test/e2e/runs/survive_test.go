@@ -32,7 +32,9 @@ func TestEditsEndNoRun(t *testing.T) {
 	if !kept(2) || kept(1) {
 		t.Errorf("version 2 is kept: %v, version 1: %v", kept(2), kept(1))
 	}
-	n.Expect(200, "POST", "/api/v1/runs/"+id+"/respond", object{"response": "That one."})
+	if got := n.Expect(200, "POST", "/api/v1/runs/"+id+"/respond", object{"response": "That one."}); got["accepted"] != true {
+		t.Errorf("%v", got)
+	}
 	if r := n.WaitRun(id); r["status"] != "completed" || r["agent_version"] != 2.0 {
 		t.Errorf("the run is %v, %v, of version %v", r["status"], r["error"], r["agent_version"])
 	}

@@ -11,7 +11,7 @@ import (
 	"agentd/internal/store/sqldb"
 )
 
-const sessionColumns = `session_id, tenant_id, user_id, prefix, label, address, method, needs_factor,
+const sessionColumns = `session_id, tenant_id, user_id, prefix, key_prefix, label, address, method, needs_factor,
 	created_at, last_used_at, renewed_at, verified_at, ended_at`
 
 var (
@@ -19,13 +19,23 @@ var (
 	selectSession = `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + ` FROM browser_sessions s `
 	openSessions  = selectSession + `WHERE s.tenant_id = ? AND s.user_id = ? AND s.ended_at = 0
 		ORDER BY s.last_used_at DESC, s.session_id DESC`
-	selectSessionCredential = `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + `, s.secret_hash, u.role, u.status, t.status, t.operator
-		FROM browser_sessions s ` + fmt.Sprintf(withMemberAndTenant, `s`)
+	selectSessionCredential = credentialWith(`s.secret_hash`)
+	selectSessionByKey      = credentialWith(`s.key_hash`) + `WHERE s.key_prefix = ? AND s.key_prefix <> ''`
 )
+
+func credentialWith(hash string) string {
+	return `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + `, ` + hash + `, u.role, u.status, t.status, t.operator
+		FROM browser_sessions s ` + fmt.Sprintf(withMemberAndTenant, `s`)
+}
 
 // GetSessionCredential implements identity.SessionStore.
 func (s *Store) GetSessionCredential(ctx context.Context, prefix string) (*identity.SessionCredential, error) {
 	return scanSessionCredential(s.db.QueryRow(ctx, selectSessionCredential+`WHERE s.prefix = ?`, prefix))
+}
+
+// GetSessionCredentialByKey implements identity.SessionStore.
+func (s *Store) GetSessionCredentialByKey(ctx context.Context, keyPrefix string) (*identity.SessionCredential, error) {
+	return scanSessionCredential(s.db.QueryRow(ctx, selectSessionByKey, keyPrefix))
 }
 
 // GetSessionCredentialByID implements identity.SessionStore.
@@ -52,7 +62,7 @@ func scanSessionCredential(row sqldb.Row) (*identity.SessionCredential, error) {
 func scanBrowserSession(row sqldb.Row, b *identity.Session, more ...any) error {
 	var created, used, renewed, verified, ended int64
 	err := row.Scan(append([]any{
-		&b.SessionID, &b.TenantID, &b.UserID, &b.Prefix, &b.Label, &b.Address, &b.Method, &b.NeedsFactor,
+		&b.SessionID, &b.TenantID, &b.UserID, &b.Prefix, &b.KeyPrefix, &b.Label, &b.Address, &b.Method, &b.NeedsFactor,
 		&created, &used, &renewed, &verified, &ended,
 	}, more...)...)
 	b.CreatedAt, b.LastUsedAt, b.RenewedAt = sqldb.Time(created), sqldb.Time(used), sqldb.Time(renewed)
@@ -95,7 +105,7 @@ func (s *Store) GetSessionTx(tx txn.Tx, sessionID string) (b identity.Session, e
 // CreateSessionTx implements identity.SessionStore.
 func (s *Store) CreateSessionTx(tx txn.Tx, b identity.Session, hash identity.Hash) error {
 	_, err := sqldb.From(tx).Exec(insertSession,
-		b.SessionID, b.TenantID, b.UserID, b.Prefix, b.Label, b.Address, b.Method, b.NeedsFactor,
+		b.SessionID, b.TenantID, b.UserID, b.Prefix, b.KeyPrefix, b.Label, b.Address, b.Method, b.NeedsFactor,
 		sqldb.Micros(b.CreatedAt), sqldb.Micros(b.LastUsedAt), sqldb.Micros(b.RenewedAt),
 		sqldb.Micros(b.VerifiedAt), sqldb.Micros(b.EndedAt), hash[:])
 	return taken(err)
@@ -107,6 +117,13 @@ func (s *Store) UpdateSessionTx(tx txn.Tx, b identity.Session) error {
 		WHERE session_id = ?`,
 		b.TenantID, b.UserID, b.NeedsFactor, sqldb.Micros(b.VerifiedAt), sqldb.Micros(b.EndedAt), b.SessionID)
 	return err
+}
+
+// UpdateSessionKeyTx implements identity.SessionStore.
+func (s *Store) UpdateSessionKeyTx(tx txn.Tx, sessionID, keyPrefix string, hash identity.Hash) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE browser_sessions SET key_prefix = ?, key_hash = ? WHERE session_id = ?`,
+		keyPrefix, hash[:], sessionID)
+	return taken(err)
 }
 
 // DeleteSessionsTx implements identity.SessionStore.

@@ -28,7 +28,7 @@ const (
 		RETURNING version`
 	markRemoved = `UPDATE collections SET removed = ? WHERE tenant_id = ? AND collection_id = ?`
 
-	passageColumns = `passage_id, source_id, position, kind, text, boost, at, version, vector_model`
+	passageColumns = `passage_id, source_id, position, kind, text, words, boost, at, version, vector_model`
 	storedColumns  = `tenant_id, collection_id, ` + passageColumns + `, vector`
 
 	ofCollection = ` WHERE tenant_id = ? AND collection_id = ?`
@@ -61,7 +61,7 @@ func (s *Store) CreateTx(tx txn.Tx, tenant, collection string, version int64, pa
 		some := passages[from:min(from+passageRows, len(passages))]
 		args := make([]any, 0, passageArgs*len(some))
 		for _, p := range some {
-			args = append(args, tenant, collection, p.ID, p.SourceID, p.Position, p.Kind, p.Text, p.Boost, sqldb.Micros(p.At), version,
+			args = append(args, tenant, collection, p.ID, p.SourceID, p.Position, p.Kind, p.Text, p.Words, p.Boost, sqldb.Micros(p.At), version,
 				p.Model, encodeVector(p.Vector))
 		}
 		_, err := sqldb.From(tx).Exec(insertPassages+strings.Repeat(", "+passageValues, len(some)-1), args...)
@@ -74,11 +74,11 @@ func (s *Store) CreateTx(tx txn.Tx, tenant, collection string, version int64, pa
 
 // UpdateTx implements retrieval.Store.
 func (s *Store) UpdateTx(tx txn.Tx, tenant, collection string, version int64, p retrieval.Passage, anew bool) error {
-	set := `UPDATE passages SET kind = ?, text = ?, boost = ?, at = ?, version = ?`
+	set := `UPDATE passages SET kind = ?, text = ?, words = ?, boost = ?, at = ?, version = ?`
 	if anew {
 		set += `, vector_model = '', vector = NULL`
 	}
-	_, err := sqldb.From(tx).Exec(set+ofPassage, p.Kind, p.Text, p.Boost, sqldb.Micros(p.At), version, tenant, collection, p.ID)
+	_, err := sqldb.From(tx).Exec(set+ofPassage, p.Kind, p.Text, p.Words, p.Boost, sqldb.Micros(p.At), version, tenant, collection, p.ID)
 	return err
 }
 
@@ -218,7 +218,9 @@ func (s *Store) visit(ctx context.Context, rest string, each func(retrieval.Pass
 		var p retrieval.Passage
 		var at int64
 		var vector []byte
-		if err := rows.Scan(&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Boost, &at, &p.Version, &p.Model, &vector); err != nil {
+		err := rows.Scan(
+			&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Words, &p.Boost, &at, &p.Version, &p.Model, &vector)
+		if err != nil {
 			return err
 		}
 		p.At, p.Vector = sqldb.Time(at), decodeVector(vector)

@@ -67,7 +67,7 @@ func TestMetricOfLostLeases(t *testing.T) {
 	database := sqldbtest.Config(t, sqldbtest.Postgres)
 	shared := func(c *config.Config) { c.Storage.DatabaseURL = config.NewURL(database.URL) }
 	a := apptest.Start(t, sim, shared, apptest.SharedSecretKey)
-	b := apptest.Start(t, sim, shared, apptest.SharedSecretKey) // without a common bus, a does not hear of the cancel
+	b := apptest.Start(t, sim, shared, apptest.SharedSecretKey) // without a common bus, a receives no signal of the cancel
 	const series = `agentd_leases_lost_total{kind="run"} `
 	lost := func(n *apptest.Server) string {
 		_, after, _ := strings.Cut(string(n.SendHeaders("GET", "/metrics", "").Body), series)

@@ -23,7 +23,8 @@ var sharedTemplates = template.Must(template.Must(templates.Clone()).Funcs(templ
 	"time": func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") },
 }).Parse(`{{define "shared"}}{{template "top" .}}<meta name="robots" content="noindex"></head><body class="plain"><main>
 {{with .Session}}<h1>Conversation with {{.AgentName}}</h1>
-<p>Shared by link, last changed on <time datetime="{{.UpdatedAt.Format "2006-01-02T15:04:05Z07:00"}}">{{time .UpdatedAt}}</time>. Agents can be wrong.</p>
+<p>Shared by link, last changed on
+<time datetime="{{.UpdatedAt.Format "2006-01-02T15:04:05Z07:00"}}">{{time .UpdatedAt}}</time>. Agents can be wrong.</p>
 <ol class="messages">
 {{range .Messages}}<li><h2>{{if eq .Role "user"}}Person{{else}}{{$.Session.AgentName}}{{end}}</h2>
 <p class="said">{{.Content}}</p></li>

@@ -134,6 +134,10 @@ func (p *platform) openStorage(ctx context.Context) error {
 	if c.URL == "" {
 		c.Dir = dir
 	}
+	if sqldb.Unencrypted(c.URL) {
+		p.log.Warn("the connection to the database may go over the network in clear; add sslmode=verify-full to AGENTD_DATABASE_URL, " +
+			"or keep the connection on a private network")
+	}
 	if p.db, err = sqldb.Open(ctx, c); err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/accounts/identity"
 	"agentd/internal/accounts/signin"
 	"agentd/internal/accounts/tenantadmin"
@@ -101,11 +103,22 @@ func routes(t *testing.T) []route.Route {
 	)
 }
 
-// The example of a body is one that the operation takes.
+// The example of a body is one that the operation takes, and every JSON body has one.
+// What a server does with each is in test/e2e/contract.
 func TestExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
+	unused, err := httpapi.Examples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(id string) { unused = slices.DeleteFunc(unused, func(known string) bool { return known == id }) }
+	for _, r := range endpoints() {
+		use(r.ID)
+	}
 	for _, r := range routes(t) {
-		if r.Example == "" {
+		use(r.ID)
+		example := httpapi.Example(r.Row)
+		if example == nil {
 			continue
 		}
 		body := r.BodyOf
@@ -113,8 +126,35 @@ func TestExamplesAreAccepted(t *testing.T) {
 			f, _ := r.In.FieldByName("Body")
 			body = f.Type
 		}
-		if err := schema.For(body).Check([]byte(r.Example), r.Partial); err != nil {
-			t.Errorf("%s: %s: %v", r.ID, r.Example, err)
+		if err := schema.For(body).Check(example, r.Partial); err != nil {
+			t.Errorf("%s: %s: %v", r.ID, example, err)
+		}
+	}
+	if len(unused) > 0 {
+		t.Errorf("internal/edge/httpapi/examples.json has examples of operations that do not exist: %q", unused)
+	}
+	text, err := httpapi.OpenAPI(routes(t), endpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			ID   string `json:"operationId"`
+			Body struct {
+				Content map[string]struct {
+					Example any `json:"example"`
+				} `json:"content"`
+			} `json:"requestBody"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, operations := range doc.Paths {
+		for _, o := range operations {
+			if body, has := o.Body.Content["application/json"]; has && body.Example == nil {
+				t.Errorf("%s: its body has no example: add one to internal/edge/httpapi/examples.json", o.ID)
+			}
 		}
 	}
 }

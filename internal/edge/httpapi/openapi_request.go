@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
@@ -97,8 +96,8 @@ func (d *document) body(op *huma.Operation, p published) {
 		}
 	}
 	content := &huma.MediaType{Schema: s}
-	if p.Example != "" {
-		content.Example = jsontext.Value(p.Example)
+	if example := Example(p.Row); example != nil {
+		content.Example = example
 	}
 	op.RequestBody = &huma.RequestBody{Required: !p.Optional, Content: map[string]*huma.MediaType{"application/json": content}}
 }
@@ -115,6 +114,10 @@ func (d *document) upload(op *huma.Operation, p published, t reflect.Type) {
 		case route.JSON:
 			s = d.registry.Schema(t, true, p.ID+"Body")
 		}
-		op.RequestBody.Content[form] = &huma.MediaType{Schema: s}
+		content := &huma.MediaType{Schema: s}
+		if example := Example(p.Row); form == route.JSON && example != nil {
+			content.Example = example
+		}
+		op.RequestBody.Content[form] = content
 	}
 }

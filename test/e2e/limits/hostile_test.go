@@ -19,6 +19,7 @@ import (
 
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/config"
+	"agentd/internal/content/doctext/doctexttest"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 )
@@ -80,6 +81,26 @@ func tables(size int) map[string]string {
 		"open_quote":   "a,b\n\"" + strings.Repeat(",\n", size/2),
 		"quoted_lines": "a\n" + strings.Repeat("\"\n\",", size/4),
 		"quotes":       "a\n" + strings.Repeat(`""`, size/2),
+	}
+}
+
+// packed are documents that are read in processes of their own; of a size before they
+// are packed.
+func packed(t *testing.T, size int) map[string]string {
+	t.Helper()
+	fill := func(text string) string { return strings.Repeat(text, size/len(text)) }
+	whole := func(file []byte) string { return string(file) }
+	return map[string]string{
+		"shown.pdf":    whole(doctexttest.PDFOf("BT /F1 10 Tf " + fill("(a) Tj ") + "ET")),
+		"operands.pdf": whole(doctexttest.PDFOf("BT /F1 10 Tf " + fill("1 "))),
+		"nested.pdf":   whole(doctexttest.Assemble("/Root 1 0 R/X "+strings.Repeat("[", min(size, 4<<20)), "<</Type/Catalog/Pages 2 0 R>>")),
+		"circle.pdf":   whole(doctexttest.Assemble("/Root 1 0 R", "<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Count 1/Kids[2 0 R]>>")),
+		"text.docx":    whole(doctexttest.DOCX(t, "<w:p><w:r><w:t>"+fill("a")+"</w:t></w:r></w:p>")),
+		"nested.docx":  whole(doctexttest.DOCX(t, fill("<w:tbl><w:tr><w:tc>"))),
+		"open.docx":    whole(doctexttest.DOCX(t, fill("<w:p>"))),
+		"entities.docx": whole(doctexttest.Zip(t, map[string]string{
+			"word/document.xml": `<!DOCTYPE x [<!ENTITY a "aaaaaaaa">` + fill(`<!ENTITY b "&a;&a;&a;&a;">`) + `]><w:document>&b;</w:document>`,
+		})),
 	}
 }
 
@@ -245,6 +266,9 @@ func TestHostileContent(t *testing.T) {
 	for name, table := range tables(size) {
 		a.document(name, "x.csv", table)
 	}
+	for name, file := range packed(t, size) {
+		a.file(name, name, file)
+	}
 	for _, name := range []string{"wide_first_row", "open_formatting", "deep_quotes"} {
 		a.fetch(name, site+"/"+name)
 	}
@@ -317,6 +341,10 @@ func TestHostileContentIsBounded(t *testing.T) { // alone, because it measures t
 	round("documents in CSV", tables(size), func(name, table string) { a.document(name, "x.csv", table) })
 	round("files in HTML", pages(4<<20), func(name, page string) { a.file(name, "x.html", page) })
 	round("files in CSV", tables(4<<20), func(name, table string) { a.file(name, "x.csv", table) })
+	for name, file := range packed(t, 48<<20) { // one at a time, so that none waits for another
+		a.file(name, name, file)
+	}
+	checkResponsive(p, "packed documents")
 	a.search(8 << 20)
 	checkResponsive(p, "searches")
 	a.check(900 << 10)

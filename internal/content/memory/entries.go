@@ -14,6 +14,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/tokenize"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/doctext"
 	"agentd/internal/content/retrieval"
@@ -100,13 +101,13 @@ func (d *Draft) entry(tenant, agent string, now time.Time) Stored {
 
 // derive sets the fields that depend on content and entity.
 func (s *Stored) derive() {
-	s.Hash, s.Entity = hash(s.Content), textindex.Normalize(s.EntityName)
+	s.Hash, s.Entity = hash(s.Content), tokenize.Normalize(s.EntityName)
 }
 
 // hash returns the same for texts that differ only in case, accents, spaces and
 // punctuation.
 func hash(content string) string {
-	words := textindex.Normalize(content)
+	words := tokenize.Normalize(content)
 	if words == "" {
 		words = content
 	}

@@ -13,9 +13,9 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/tokenize"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/memory"
-	"agentd/internal/content/textindex"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
@@ -73,7 +73,7 @@ func TestEntriesAreFound(t *testing.T) {
 				r.Errorf("%q was accessed %d times, at %v; want %d", e.Content, e.AccessCount, e.LastAccessedAt, want)
 			}
 		}
-		of, err := r.Store.List(r.Context(), r.who.TenantID, a, textindex.Normalize("zoe muller"), "", 10)
+		of, err := r.Store.List(r.Context(), r.who.TenantID, a, tokenize.Normalize("zoe muller"), "", 10)
 		if err != nil || len(of) != 1 || of[0].EntityName != "Zoë Müller" {
 			r.Errorf("of an entity: %v, %v", of, err)
 		}

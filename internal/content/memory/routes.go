@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/tokenize"
 	"agentd/internal/content/retrieval"
 	"agentd/internal/content/textindex"
 )
@@ -305,7 +306,7 @@ func (s *Service) ofEntity(ctx context.Context, who authz.Caller, in *entityIn) 
 	if _, err := s.Agents.Get(ctx, who.TenantID, in.AgentID); err != nil {
 		return nil, err
 	}
-	name := textindex.Normalize(in.Entity)
+	name := tokenize.Normalize(in.Entity)
 	if name == "" {
 		return &entityList{}, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
-	"agentd/internal/content/textindex"
+	"agentd/internal/base/tokenize"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/session"
 )
@@ -80,7 +80,7 @@ func (s *Service) Find(ctx context.Context, who authz.Caller, q string, kind Kin
 	slices.SortStableFunc(all, func(a, b found) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), b.hit.At.Compare(a.hit.At))
 	})
-	name := textindex.Normalize(q)
+	name := tokenize.Normalize(q)
 	exact := 0
 	for _, f := range all {
 		if len(results) == limit {
@@ -96,7 +96,7 @@ func (s *Service) Find(ctx context.Context, who authz.Caller, q string, kind Kin
 		r := Result{
 			Type: string(f.area.kind), ID: f.hit.ID, Title: title, Subtitle: subtitle, Href: f.area.path + f.hit.ID, Icon: f.area.icon,
 		}
-		if f.rank == 0 && textindex.Normalize(title) == name {
+		if f.rank == 0 && tokenize.Normalize(title) == name {
 			results, exact = slices.Insert(results, exact, r), exact+1
 		} else {
 			results = append(results, r)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"agentd/internal/base/page"
+	"agentd/internal/base/tokenize"
 	"agentd/internal/base/txn"
-	"agentd/internal/content/textindex"
 	"agentd/internal/execution/run"
 )
 
@@ -114,7 +114,7 @@ func words(texts ...string) []string {
 	var list []string
 	seen := map[string]bool{}
 	for _, text := range texts {
-		textindex.Tokens(text, func(token []byte) {
+		tokenize.Words(text, func(token []byte) {
 			if word := string(token); !seen[word] {
 				seen[word] = true
 				list = append(list, word)
@@ -128,7 +128,7 @@ func words(texts ...string) []string {
 // because it may be a prefix.
 func queryWords(q string) []string {
 	var list []string
-	textindex.Tokens(q, func(token []byte) {
+	tokenize.Words(q, func(token []byte) {
 		word := string(token)
 		list = append(slices.DeleteFunc(list, func(w string) bool { return w == word }), word)
 	})

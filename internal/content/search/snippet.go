@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"agentd/internal/base/text"
-	"agentd/internal/content/textindex"
+	"agentd/internal/base/tokenize"
 )
 
 // leadIn is how many characters are shown before the match.
@@ -62,7 +62,7 @@ func place(body string, words []string) int {
 	return -1
 }
 
-// part reports whether a character is part of a word for textindex.
+// part reports whether a character is part of a word for tokenize.
 func part(r rune) bool {
 	return r == '\'' || r == '’' || unicode.In(r, unicode.L, unicode.N, unicode.M)
 }
@@ -72,7 +72,7 @@ func contains(piece string, words []string) (has bool, word string) {
 		return false, ""
 	}
 	last := words[len(words)-1]
-	textindex.Tokens(piece, func(token []byte) {
+	tokenize.Words(piece, func(token []byte) {
 		if has {
 			return
 		}

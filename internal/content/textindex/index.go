@@ -6,6 +6,8 @@ package textindex
 import (
 	"math"
 	"time"
+
+	"agentd/internal/base/tokenize"
 )
 
 // Doc is an indexed text. The text itself is not stored.
@@ -63,7 +65,7 @@ func (x *Index) Put(d Doc) {
 	at := int32(len(x.slots))
 	counts := map[int32]int32{}
 	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: unit(d.Vector)}
-	Tokens(d.Text, func(token []byte) {
+	tokenize.Words(d.Text, func(token []byte) {
 		term, known := x.terms[string(token)]
 		if !known {
 			term = int32(len(x.postings))

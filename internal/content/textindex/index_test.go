@@ -16,54 +16,6 @@ import (
 
 var noon = time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
 
-func tokens(text string) (all []string) {
-	Tokens(text, func(token []byte) { all = append(all, string(token)) })
-	return all
-}
-
-func TestTokens(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][]string{
-		"":                                nil,
-		"  --  ":                          nil,
-		"The Quick, brown-fox's 2nd":      {"the", "quick", "brown", "foxs", "2nd"},
-		"Ärger über Straße":               {"arger", "uber", "strasse"},
-		"STRASSE ﬁne ½":                   {"strasse", "fine", "1", "2"},
-		"Łódź Ørsted İstanbul":            {"lodz", "orsted", "istanbul"},
-		"ΣΊΣΥΦΟΣ":                         {"σισυφοσ"},
-		"memory_save(x)":                  {"memory", "save", "x"},
-		"東京都へ":                            {"東", "京", "東京", "都", "京都", "へ", "都へ"},
-		"東 京":                             {"東", "京"},
-		"gpt東":                            {"gpt", "東"},
-		"東gpt京":                           {"東", "gpt", "京"},
-		"한국어":                             {"한", "국", "한국", "어", "국어"},
-		"हिन्दी":                          {"हिन्दी"},
-		"кот Ёлка":                        {"кот", "елка"},
-		"مُحَمَّد":                        {"محمد"},
-		strings.Repeat("ä", 100):          {strings.Repeat("a", 64)},
-		strings.Repeat("क", 100) + " fin": {strings.Repeat("क", 21), "fin"},
-		"naïve cafe\u0301":                {"naive", "cafe"},
-	} {
-		if diff := cmp.Diff(want, tokens(text), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", text, diff)
-		}
-	}
-	if a, b := Normalize("  The CAFÉ, is open!"), Normalize("the cafe is open"); a != b || a != "the cafe is open" {
-		t.Errorf("%q and %q", a, b)
-	}
-}
-
-func FuzzTokens(f *testing.F) {
-	f.Add("Ärger 東京 \xff x")
-	f.Fuzz(func(t *testing.T, text string) {
-		Tokens(text, func(token []byte) {
-			if len(token) == 0 || len(token) > maxToken || utf8.ValidString(text) && !utf8.Valid(token) {
-				t.Errorf("%q has the token %q", text, token)
-			}
-		})
-	})
-}
-
 func TestChunk(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"agentd/internal/base/tokenize"
 )
 
 // Strategy is how texts are ranked.
@@ -128,7 +130,7 @@ func (q *Query) wanted(s *slot) bool {
 
 func (x *Index) byWords(q Query, depth int) []ranked {
 	var terms []int32
-	Tokens(q.Text, func(token []byte) {
+	tokenize.Words(q.Text, func(token []byte) {
 		if term, known := x.terms[string(token)]; known && len(terms) < maxTerms && !slices.Contains(terms, term) {
 			terms = append(terms, term)
 		}

@@ -48,7 +48,7 @@ type Kind[T any] struct {
 
 	Default  func(*T)               // sets what a new resource has unless its creator sets it
 	Validate func(*T) []fault.Field // every invalid field; without side effects
-	Label    func(*T) string        // the name that changes and audit entries carry beside the id
+	Label    func(*T) string        // the name that changes and audit entries carry beside the id, and that the list's q finds
 
 	Events []EventType // webhook events of the kind's writes
 

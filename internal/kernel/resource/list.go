@@ -11,6 +11,7 @@ import (
 type Find struct {
 	Where  map[string]string // values of indexes by their names; "" matches all
 	Unique string            // value of the unique index; "" matches all
+	Words  string            // beginnings of words of the label; "" matches all
 	Asc    bool              // oldest first
 	After  string            // only those after this id; "" from the start
 	Limit  int               // at least 1
@@ -19,6 +20,9 @@ type Find struct {
 
 func (s *Store[T]) query(tenant string, f Find) (Query, error) {
 	q := Query{Kind: s.Name, Tenant: tenant, Unique: f.Unique, Asc: f.Asc, After: f.After, Limit: f.Limit, Page: f.Page}
+	if f.Words != "" {
+		q.Words = wordsOf(f.Words)
+	}
 	for name, value := range f.Where {
 		slot, ok := s.slot[name]
 		if !ok {

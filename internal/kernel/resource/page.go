@@ -9,18 +9,21 @@ import (
 
 // listRequest is the query of a list as clients send it.
 type listRequest struct {
-	limit, cursor string
-	where         map[string]string
+	limit, cursor, words string
+	where                map[string]string
 }
 
 // page answers a list: {items, cursor, has_more}, with the items repeated under
 // each of Kind.Keys. Errors: INVALID_CURSOR.
 func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*route.Reply, error) {
-	q, err := a.query(tenant, Find{Where: in.where})
+	q, err := a.query(tenant, Find{Where: in.where, Words: in.words})
 	if err != nil {
 		return nil, err
 	}
-	scope := page.Scope{Tenant: tenant, List: a.Name, Filter: q.Filter[:]}
+	if in.words != "" && len(q.Words) == 0 { // only punctuation: no name has it
+		return a.wirePage(nil, "")
+	}
+	scope := page.Scope{Tenant: tenant, List: a.Name, Filter: append(q.Filter[:], q.Words...)}
 	if q.After, err = a.deps.Cursors.Open(scope, in.cursor); err != nil {
 		return nil, err
 	}

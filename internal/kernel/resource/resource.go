@@ -66,7 +66,18 @@ type Doc struct {
 	// Reads leave them empty.
 	Index  [Slots]string
 	Unique string
+
+	// Words are the words by whose beginnings the document is found, at most
+	// MaxWords, each of at most MaxWord characters. Nil on a write keeps those that
+	// are stored; reads leave them nil.
+	Words []string
 }
+
+// Bounds of Doc.Words and Query.Words.
+const (
+	MaxWords = 16
+	MaxWord  = 16 // characters; of a longer word its beginning counts
+)
 
 // Query selects a page of one tenant's documents of one kind, in the order of
 // their ids: newest first, or oldest first with Asc.
@@ -74,6 +85,7 @@ type Query struct {
 	Kind, Tenant string
 	Filter       [Slots]string // equal values of indexes; "": any
 	Unique       string        // equal value of the unique index; "": any
+	Words        []string      // beginnings of words, all of which the document has
 	Asc          bool
 	After        string // strictly behind this id in that order; "": from the start
 	Limit        int    // at most this many, and at least 1

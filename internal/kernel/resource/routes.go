@@ -114,12 +114,18 @@ func (a *api[T]) createRoute() route.Route {
 	}
 }
 
+const withWords = `query:"q" maxLength:"200" ` +
+	`doc:"Only those whose name has words that begin so; case and accents do not matter, and 16 characters of a word count."`
+
 func (a *api[T]) listRoute() route.Route {
 	row := a.row("GET", a.Path, "list", "List "+words(a.Names)+", newest first.", a.Readers, a.listing)
 	row.ID = "list" + strings.TrimSuffix(a.Noun, camel(a.Name)) + camel(a.Names)
 	fields := []reflect.StructField{
 		{Name: "Limit", Type: reflect.TypeFor[string](), Tag: `query:"limit"`},
 		{Name: "Cursor", Type: reflect.TypeFor[string](), Tag: `query:"cursor"`},
+	}
+	if a.Label != nil {
+		fields = append(fields, reflect.StructField{Name: "Words", Type: reflect.TypeFor[string](), Tag: withWords})
 	}
 	first := len(fields)
 	for _, name := range a.Filters {
@@ -131,13 +137,17 @@ func (a *api[T]) listRoute() route.Route {
 	}
 	return route.Route{
 		Row: row, In: reflect.StructOf(fields), Out: reflect.TypeFor[*route.Reply](),
-		Call: func(ctx context.Context, who authz.Caller, in any) (any, error) {
-			v := reflect.ValueOf(in).Elem()
+		Call: func(ctx context.Context, who authz.Caller, input any) (any, error) {
+			v := reflect.ValueOf(input).Elem()
 			where := make(map[string]string, len(a.Filters))
 			for i, name := range a.Filters {
 				where[name] = v.Field(first + i).String()
 			}
-			return a.page(ctx, who.TenantID, listRequest{limit: v.Field(0).String(), cursor: v.Field(1).String(), where: where})
+			in := listRequest{limit: v.Field(0).String(), cursor: v.Field(1).String(), where: where}
+			if a.Label != nil {
+				in.words = v.FieldByName("Words").String()
+			}
+			return a.page(ctx, who.TenantID, in)
 		},
 	}
 }

@@ -215,6 +215,7 @@ func (s *Store[T]) put(e *Edit[T]) (Doc, error) {
 	if err != nil {
 		return Doc{}, err
 	}
+	s.setWords(&doc, e)
 	if err := s.translate(s.deps.Backend.PutTx(e.Tx, doc, doc.Version-1)); err != nil {
 		return Doc{}, err
 	}

@@ -90,7 +90,7 @@ func (s *Store) get(k key) (resource.Doc, error) {
 // read returns a document as a reader of a database would receive it: a copy of
 // the bytes, and no index values.
 func read(doc resource.Doc) resource.Doc {
-	doc.Body, doc.Index, doc.Unique = slices.Clone(doc.Body), [resource.Slots]string{}, ""
+	doc.Body, doc.Index, doc.Unique, doc.Words = slices.Clone(doc.Body), [resource.Slots]string{}, "", nil
 	return doc
 }
 
@@ -136,6 +136,11 @@ func selects(q resource.Query, doc resource.Doc) bool {
 	if q.Unique != "" && doc.Unique != q.Unique {
 		return false
 	}
+	for _, begin := range q.Words {
+		if !slices.ContainsFunc(doc.Words, func(word string) bool { return strings.HasPrefix(word, begin) }) {
+			return false
+		}
+	}
 	return q.After == "" || (q.Asc && doc.ID > q.After) || (!q.Asc && doc.ID < q.After)
 }
 
@@ -159,6 +164,9 @@ func (s *Store) PutTx(in txn.Tx, doc resource.Doc, was int64) error {
 	doc.Body = slices.Clone(doc.Body)
 	if was != 0 {
 		doc.CreatedAt = old.CreatedAt
+		if doc.Words == nil {
+			doc.Words = old.Words
+		}
 	}
 	s.set(in, k, doc)
 	return nil

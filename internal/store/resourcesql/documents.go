@@ -101,7 +101,11 @@ func scanDocuments(rows *sql.Rows, err error, q resource.Query) ([]resource.Doc,
 // rather walk all documents of the tenant, so the statement names the index.
 func listDocuments(q resource.Query, postgres bool) (string, []any) {
 	var where strings.Builder
-	args := append(make([]any, 0, 9), q.Kind, q.Tenant)
+	from, id, args := "documents", "id", make([]any, 0, 12)
+	if len(q.Words) > 0 {
+		from, id, args = fromWords(q, args)
+	}
+	args = append(args, q.Kind, q.Tenant)
 	walk := ""
 	equal := func(column, value string) {
 		if value == "" {
@@ -109,7 +113,7 @@ func listDocuments(q resource.Query, postgres bool) (string, []any) {
 		}
 		where.WriteString(" AND " + column + " = ?")
 		args = append(args, indexKey(value))
-		if walk == "" && !postgres {
+		if walk == "" && !postgres && len(q.Words) == 0 {
 			walk = " INDEXED BY documents_" + column
 		}
 	}
@@ -117,15 +121,18 @@ func listDocuments(q resource.Query, postgres bool) (string, []any) {
 	for i, column := range []string{"ix1", "ix2", "ix3", "ix4"} {
 		equal(column, q.Filter[i])
 	}
-	beyond, order := " AND id < ?", " ORDER BY id DESC LIMIT ?"
+	if len(q.Words) > 0 {
+		args = moreWords(q, &where, args)
+	}
+	beyond, order := " AND "+id+" < ?", " ORDER BY "+id+" DESC LIMIT ?"
 	if q.Asc {
-		beyond, order = " AND id > ?", " ORDER BY id LIMIT ?"
+		beyond, order = " AND "+id+" > ?", " ORDER BY "+id+" LIMIT ?"
 	}
 	if q.After != "" {
 		where.WriteString(beyond)
 		args = append(args, q.After)
 	}
-	return `SELECT id, version, created_at, updated_at, body FROM documents` + walk +
+	return `SELECT id, version, created_at, updated_at, body FROM ` + from + walk +
 		` WHERE kind = ? AND tenant_id = ?` + where.String() + order, append(args, q.Limit)
 }
 
@@ -148,8 +155,10 @@ func (d *Store) PutTx(tx txn.Tx, doc resource.Doc, was int64) error {
 		return errors.Join(resource.ErrTaken, err)
 	case err == nil && rows == 0:
 		return resource.ErrStale
+	case err != nil || doc.Words == nil:
+		return err
 	}
-	return err
+	return putWords(tx, &doc, was > 0)
 }
 
 // DeleteTx implements resource.Backend.
@@ -157,6 +166,9 @@ func (d *Store) DeleteTx(tx txn.Tx, kind, tenant, id string, version int64) erro
 	rows, err := sqldb.From(tx).Exec(deleteDocument, kind, tenant, id, version)
 	if err == nil && rows == 0 {
 		return resource.ErrStale
+	}
+	if err == nil {
+		err = dropWords(tx, kind, tenant, id)
 	}
 	return err
 }

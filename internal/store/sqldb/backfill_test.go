@@ -98,3 +98,28 @@ func TestMigrationOfLongRows(t *testing.T) {
 		}
 	})
 }
+
+// Migrations 71 and 72 let documents that are there be found by the words of their
+// names.
+func TestMigrationOfDocumentWords(t *testing.T) {
+	t.Parallel()
+	const documents = 450 // pages of 200
+	before := func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		for i := range documents {
+			exec(t, db, `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body) VALUES ('agent', 't', ?, 1, 1, 1, ?)`,
+				fmt.Sprintf("%04d", i), fmt.Sprintf(`{"name":"Größe %d","system":"x"}`, i))
+		}
+		exec(t, db, `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body)
+			VALUES ('annotation', 't', 'a', 1, 1, 1, '{"name":"Größe"}'), ('customer', 't', 'c', 1, 1, 1, '{}')`)
+	}
+	sqldbtest.Migration(t, 71, before, func(t *testing.T, db *sqldb.DB) {
+		for word, want := range map[string]int{"grosse": documents, "gr": documents, "größe": 0, "449": 1, "44": 11} {
+			var n int
+			err := db.QueryRow(t.Context(), `SELECT COUNT(*) FROM document_words WHERE tenant_id = 't' AND word = ?`, word).Scan(&n)
+			if err != nil || n != want {
+				t.Errorf("%d documents have %q, want %d; %v", n, word, want, err)
+			}
+		}
+	})
+}

@@ -38,9 +38,9 @@ const migrationLock = 0x6167656e7464
 // is TEXT COLLATE "C", so that both sort alike; write a cast as text in small
 // letters. What the engines cannot share stands twice, between the lines
 // "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
-// checks are immediate. A migration that is on main is never edited. One is
-// written in Go: see rowid.go. An empty database gets all of them at once: see
-// schema.go.
+// checks are immediate. A migration that is on main is never edited. Two are
+// written in Go: see rowid.go and documentwords.go. An empty database gets all of
+// them at once: see schema.go.
 func (db *DB) Migrate(ctx context.Context) error {
 	if current, err := db.isCurrent(ctx); err != nil || current {
 		return err
@@ -117,7 +117,7 @@ func Latest() int64 { return slices.Max(numbers()) }
 // numbers returns the numbers of all migrations.
 func numbers() []int64 {
 	names, _ := fs.Glob(migrations, "migrations/*.sql")
-	all := []int64{rowidVersion}
+	all := []int64{rowidVersion, documentWordsVersion}
 	for _, name := range names {
 		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
 		n, _ := strconv.ParseInt(number, 10, 64)

@@ -28,7 +28,15 @@ var longRows = []string{
 func (db *DB) goMigrations() []*goose.Migration {
 	up := &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error { return db.rewrite(ctx, tx, withRowid) }}
 	down := &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error { return db.rewrite(ctx, tx, withoutRowid) }}
-	return []*goose.Migration{goose.NewGoMigration(rowidVersion, up, down)}
+	words := &goose.GoFunc{RunTx: db.addWords}
+	noWords := &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM document_words`)
+		return err
+	}}
+	return []*goose.Migration{
+		goose.NewGoMigration(rowidVersion, up, down),
+		goose.NewGoMigration(documentWordsVersion, words, noWords),
+	}
 }
 
 var (

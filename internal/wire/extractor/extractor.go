@@ -27,7 +27,7 @@ const childArg = "extract-text"
 const (
 	maxMemory  = 512 << 20 // bytes, beside the document
 	maxStack   = 64 << 20
-	maxTime    = 9 * time.Second // so that a request is answered within ten
+	maxTime    = 8 * time.Second // so that a request is answered within ten
 	watchEvery = 5 * time.Millisecond
 )
 

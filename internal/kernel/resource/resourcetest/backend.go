@@ -34,6 +34,7 @@ func Backend(t *testing.T, backend resource.Backend, writer txn.Writer) {
 		"unusual_values": testUnusualValues,
 		"rollback":       testRollback,
 		"paging_in_flux": testPagingInFlux,
+		"words":          testWords,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +81,7 @@ func (b bench) remove(t *testing.T, doc resource.Doc) error {
 
 // bare returns the document as reads return it.
 func bare(doc resource.Doc) resource.Doc {
-	doc.Index, doc.Unique = [resource.Slots]string{}, ""
+	doc.Index, doc.Unique, doc.Words = [resource.Slots]string{}, "", nil
 	return doc
 }
 

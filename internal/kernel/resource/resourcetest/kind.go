@@ -76,6 +76,7 @@ func Kind[T any](t *testing.T, backend resource.Backend, writer txn.Writer, buil
 		"delete":      (*suite[T]).remove,
 		"list":        (*suite[T]).list,
 		"cursors":     (*suite[T]).cursors,
+		"names":       (*suite[T]).names,
 		"moves":       (*suite[T]).moves,
 		"rollback":    (*suite[T]).rollback,
 		"typed_calls": (*suite[T]).typed,

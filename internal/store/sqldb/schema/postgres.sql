@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 71 72.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -119,6 +119,13 @@ CREATE TABLE collections (
     collection_id text NOT NULL COLLATE pg_catalog."C",
     version bigint NOT NULL,
     removed bigint NOT NULL
+);
+
+CREATE TABLE document_words (
+    kind text NOT NULL COLLATE pg_catalog."C",
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    word text NOT NULL COLLATE pg_catalog."C",
+    id text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE documents (
@@ -848,6 +855,9 @@ ALTER TABLE ONLY browser_sessions
 ALTER TABLE ONLY collections
     ADD CONSTRAINT collections_pkey PRIMARY KEY (tenant_id, collection_id);
 
+ALTER TABLE ONLY document_words
+    ADD CONSTRAINT document_words_pkey PRIMARY KEY (kind, tenant_id, word, id);
+
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (kind, tenant_id, id);
 
@@ -1056,6 +1066,8 @@ CREATE INDEX audit_log_user ON audit_log USING btree (tenant_id, actor_user_id, 
 CREATE INDEX blob_loose_due ON blob_loose USING btree (due_at);
 
 CREATE INDEX browser_sessions_user ON browser_sessions USING btree (tenant_id, user_id, last_used_at);
+
+CREATE INDEX document_words_id ON document_words USING btree (kind, tenant_id, id);
 
 CREATE INDEX documents_ix1 ON documents USING btree (kind, tenant_id, ix1, id) WHERE (ix1 IS NOT NULL);
 

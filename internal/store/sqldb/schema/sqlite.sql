@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 71 72.
 
 CREATE TABLE api_keys (
     tenant_id    TEXT   NOT NULL,
@@ -115,6 +115,14 @@ CREATE TABLE collections (
     version       BIGINT NOT NULL, -- changes so far
     removed       BIGINT NOT NULL, -- the change that removed something last
     PRIMARY KEY (tenant_id, collection_id)
+) WITHOUT ROWID;
+
+CREATE TABLE document_words (
+    kind      TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    word      TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    PRIMARY KEY (kind, tenant_id, word, id)
 ) WITHOUT ROWID;
 
 CREATE TABLE "documents" (
@@ -828,6 +836,8 @@ CREATE INDEX audit_log_user ON audit_log (tenant_id, actor_user_id, at, entry_id
 CREATE INDEX blob_loose_due ON blob_loose (due_at);
 
 CREATE INDEX browser_sessions_user ON browser_sessions (tenant_id, user_id, last_used_at);
+
+CREATE INDEX document_words_id ON document_words (kind, tenant_id, id);
 
 CREATE INDEX documents_ix1 ON documents (kind, tenant_id, ix1, id) WHERE ix1 IS NOT NULL;
 

@@ -26,6 +26,7 @@ var few = map[string]string{
 // text, and why they may be sent.
 var exceptions = map[string]string{
 	"AS label_id":                      "it walks labels in the order of the list, and reads each row by its id, until the page is full",
+	"AS word_id":                       "it walks the documents that have a word in the order of the list, and reads each by its id, until the page is full",
 	"FROM search_words":                "the index of words finds the rows; those of other companies are not among them",
 	"terms @@ ?::tsquery":              "the index of words finds the rows; those of other companies are not among them",
 	"actor_user_id = ? AND action = ?": "the entries of one person are walked for an action of theirs, until the page is full or two seconds are over",

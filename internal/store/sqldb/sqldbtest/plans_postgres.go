@@ -51,7 +51,7 @@ func (s *server) large(ctx context.Context, changed bool) (*large, error) {
 }
 
 func (s *server) makeLarge(ctx context.Context, name string) error {
-	if err := s.admin(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, templateName)); err != nil {
+	if err := s.admin(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY FILE_COPY", name, templateName)); err != nil {
 		return err
 	}
 	return s.enlarge(ctx, name)

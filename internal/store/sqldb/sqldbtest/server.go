@@ -51,6 +51,17 @@ func startedServer(tb testing.TB) *server {
 	return s
 }
 
+// fastest returns the directory in memory, where a copy of a database takes a third of
+// the time, or "" where there is none with room for many.
+func fastest() string {
+	const shared, room = "/dev/shm", 4 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(shared, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < room {
+		return ""
+	}
+	return shared
+}
+
 // guard runs the server until its standard input ends.
 const guard = `"$1" -D "$2/data" -k "$2" -c listen_addresses= -c port=5432 \
 	-c fsync=off -c synchronous_commit=off -c full_page_writes=off \
@@ -65,7 +76,7 @@ var start = sync.OnceValues(func() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "agentd-pg-")
+	dir, err := os.MkdirTemp(fastest(), "agentd-pg-")
 	if err != nil {
 		return nil, err
 	}

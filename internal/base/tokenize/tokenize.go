@@ -1,6 +1,8 @@
-package textindex
+// Package tokenize splits texts into the words by which they are found.
+package tokenize
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -12,11 +14,11 @@ import (
 // beginning identifies it well enough.
 const maxToken = 64
 
-// Tokens calls each with the words of a text as they are indexed: lower case,
+// Words calls each with the words of a text as they are indexed: lower case,
 // without accents, apostrophes and punctuation. Scripts without spaces between
 // words, and Hangul, yield single characters and pairs of neighbours. The bytes
 // are valid only until each returns.
-func Tokens(text string, each func(token []byte)) {
+func Words(text string, each func(token []byte)) {
 	t := tokenizer{each: each}
 	for _, r := range fold(text) {
 		t.add(r)
@@ -73,16 +75,52 @@ func (t *tokenizer) end() {
 	t.word = t.word[:0]
 }
 
-// Normalize returns a text in a comparable form: its tokens, joined.
+// Normalize returns a text in a comparable form: its words, joined.
 func Normalize(text string) string {
 	var b strings.Builder
-	Tokens(text, func(token []byte) {
+	Words(text, func(token []byte) {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
 		b.Write(token)
 	})
 	return b.String()
+}
+
+// Distinct returns the first most different words of a text, each cut to a number of
+// characters. It is never nil.
+func Distinct(text string, most, characters int) []string {
+	found := []string{}
+	Words(text, func(word []byte) {
+		if w := begin(word, characters); len(found) < most && !slices.Contains(found, w) {
+			found = append(found, w)
+		}
+	})
+	return found
+}
+
+func begin(word []byte, characters int) string {
+	for i := range string(word) {
+		if characters == 0 {
+			return string(word[:i])
+		}
+		characters--
+	}
+	return string(word)
+}
+
+// Beginnings returns every beginning of every word, each once.
+func Beginnings(words []string) (all []string) {
+	for _, word := range words {
+		for i := range word {
+			if i > 0 {
+				all = append(all, word[:i])
+			}
+		}
+		all = append(all, word)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // fold maps letters that people consider the same to one. Hangul is decomposed

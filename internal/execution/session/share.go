@@ -67,6 +67,7 @@ type (
 		_ struct{} `json:"-" name:"SessionShare"`
 
 		URL       *string    `json:"share_url"`
+		PageURL   *string    `json:"page_url" doc:"The same conversation as a page for browsers."`
 		Role      *string    `json:"role"`
 		ExpiresAt *time.Time `json:"expires_at"`
 	}
@@ -79,6 +80,9 @@ func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
+
+// sharedPage is the path of the pages for people, before the token: webpage.SharedPath.
+const sharedPage = "/shared/"
 
 // formerContext is what tokens were bound to that do not name their secret key.
 const formerContext = "session_share"
@@ -111,7 +115,8 @@ func (s *shareService) create(ctx context.Context, who authz.Caller, in *shareIn
 
 func (s *shareService) view(sh *Share, token string) shareView {
 	url := s.publicURL() + "/api/v1/shared/" + token
-	out := shareView{URL: &url, Role: &sh.Role}
+	page := s.publicURL() + sharedPage + token
+	out := shareView{URL: &url, PageURL: &page, Role: &sh.Role}
 	if !sh.ExpiresAt.IsZero() {
 		out.ExpiresAt = &sh.ExpiresAt
 	}

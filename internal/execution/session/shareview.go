@@ -99,6 +99,11 @@ func (s *shareService) shared(ctx context.Context, _ authz.Caller, in *sharedIn)
 	return out, s.addArtifacts(ctx, rec.TenantID, c.graph, out)
 }
 
+// ReadShared returns the conversation of a public link. Errors: fault.NotFound.
+func (s *Service) ReadShared(ctx context.Context, link string) (*Shared, error) {
+	return s.shares.shared(ctx, authz.Caller{}, &sharedIn{ShareID: link})
+}
+
 func invalidLink() *fault.Error {
 	return fault.New(fault.NotFound, "", "This link is not valid: it was revoked or replaced, or it has expired.")
 }

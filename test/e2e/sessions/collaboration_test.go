@@ -282,6 +282,48 @@ func TestTasks(t *testing.T) {
 	apptest.CheckCode(t, n.Do("POST", "/api/v1/todos", object{"title": "x", "agent_id": ident.New()}), 404, "NOT_FOUND")
 }
 
+// A shared conversation is a page for browsers: all of it escaped, without scripts, and
+// with a policy that allows none.
+func TestSharedPage(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	id := n.CreateSession(n.CreateAgent(object{"name": "<b>Chef</b>", "model": apptest.EchoModel}), nil)
+	n.WaitRun(n.SendMessage(id, `<script src="https://evil.example/x.js"></script> & "tea"`))
+	path := "/api/v1/sessions/" + id + "/share"
+	made := n.Expect(200, "POST", path, nil)
+	page := strings.TrimPrefix(made["page_url"].(string), n.URL)
+	if !strings.HasPrefix(page, "/shared/") || strings.TrimPrefix(made["share_url"].(string), n.URL+"/api/v1") != page {
+		t.Errorf("the link is %v", made)
+	}
+	seen := n.SendHeaders("GET", page, "", "Accept", "text/html")
+	body := string(seen.Body)
+	for _, want := range []string{`<html lang="en">`, "&lt;b&gt;Chef&lt;/b&gt;", "&lt;script src=", "&amp; &#34;tea&#34;", "<h2>Person</h2>"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in\n%s", want, body)
+		}
+	}
+	if seen.StatusCode != 200 || strings.Contains(body, "<script") || strings.Contains(body, "<b>") {
+		t.Errorf("%d\n%s", seen.StatusCode, body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex",
+	} {
+		if got := seen.Header.Get(name); got != want {
+			t.Errorf("%s is %q, not %q", name, got, want)
+		}
+	}
+	if policy := seen.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "script") {
+		t.Errorf("the policy is %s", policy)
+	}
+	n.Expect(204, "DELETE", path, nil)
+	for _, gone := range []string{page, "/shared/none", "/shared/%3Cscript%3E"} {
+		r := n.SendHeaders("GET", gone, "", "Accept", "text/html")
+		if r.StatusCode != 404 || !strings.Contains(string(r.Body), "This link is not valid") || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %v %s", gone, r.StatusCode, r.Header, r.Body)
+		}
+	}
+}
+
 // What belongs to another company is as if it were not there, also in lists of
 // ids, which TestIsolation does not put in.
 func TestForeignIDsInLists(t *testing.T) {

@@ -218,7 +218,7 @@ type EndedDevice struct {
 
 func (d devices) endDevice(ctx context.Context, who authz.Caller, in *endDeviceIn) (EndedDevice, error) {
 	if !ident.Valid(in.KeyID) {
-		return EndedDevice{}, fault.NoSuch("session")
+		return EndedDevice{}, fault.NewNotFound("session")
 	}
 	answer := EndedDevice{OK: true, KeyID: in.KeyID}
 	err := d.db.Write(ctx, func(tx txn.Tx) error {
@@ -259,7 +259,7 @@ func (d devices) endSession(tx txn.Tx, who authz.Caller, sessionID string) (alre
 	if session.SessionID == who.SessionID {
 		action = "auth.signed_out"
 	}
-	return false, audit.Tell(d.keys.audit, tx, who, audit.Entry{Action: action, TargetType: "session", TargetID: session.SessionID})
+	return false, audit.Write(d.keys.audit, tx, who, audit.Entry{Action: action, TargetType: "session", TargetID: session.SessionID})
 }
 
 // endKey revokes a key of the caller. Errors: as endSession.

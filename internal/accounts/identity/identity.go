@@ -202,7 +202,7 @@ func (s *Service) Routes() []route.Route {
 // notFound turns the port's ErrNotFound into the 404 that callers see.
 func notFound(err error, what string) error {
 	if errors.Is(err, ErrNotFound) {
-		return fault.NoSuch(what)
+		return fault.NewNotFound(what)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func (k *Keys) Create(ctx context.Context, who authz.Caller, name string, scopes
 		if err := k.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
-		if err := audit.Tell(k.audit, tx, who, keyCreated(key)); err != nil {
+		if err := audit.Write(k.audit, tx, who, keyCreated(key)); err != nil {
 			return err
 		}
 		return txn.Answer(tx, createdKey(key, raw))
@@ -69,7 +69,7 @@ func (k *Keys) List(ctx context.Context, who authz.Caller) ([]Key, error) {
 // Revoking it again changes nothing. Another member's key is 404.
 func (k *Keys) Revoke(ctx context.Context, who authz.Caller, keyID string) error {
 	if !ident.Valid(keyID) {
-		return fault.NoSuch("key")
+		return fault.NewNotFound("key")
 	}
 	err := k.db.Write(ctx, func(tx txn.Tx) error {
 		key, err := k.store.GetKeyTx(tx, who.TenantID, keyID)
@@ -93,7 +93,7 @@ func (k *Keys) revoke(tx txn.Tx, who authz.Caller, key Key) error {
 		return err
 	}
 	tx.AfterCommit(func() { k.auth.invalidate(keyKind, key.Prefix, key.KeyID) })
-	return audit.Tell(k.audit, tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: key.KeyID})
+	return audit.Write(k.audit, tx, who, audit.Entry{Action: "api_key.revoked", TargetType: "api_key", TargetID: key.KeyID})
 }
 
 // Grant is a key that was created for a member, to be shown once.
@@ -143,7 +143,7 @@ func (k *Keys) Grant(ctx context.Context, tenantID string, role authz.Role, scop
 		if err := k.store.CreateKeyTx(tx, key, raw.Hash()); err != nil {
 			return err
 		}
-		return audit.Tell(k.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
+		return audit.Write(k.audit, tx, authz.Caller{TenantID: tenantID, Method: audit.CommandLine}, keyCreated(key))
 	})
 	return g, err
 }

@@ -75,6 +75,21 @@ func TestCreateKeyScopes(t *testing.T) {
 	}
 }
 
+func TestUnknownScopesNameTheNearest(t *testing.T) {
+	t.Parallel()
+	n := newNode(sqldbtest.Open(t, sqldbtest.SQLite), clock.NewFake())
+	who := n.authenticated(t, bootstrap(t, n))
+	_, _, err := n.Keys.Create(t.Context(), who, "k", []authz.Scope{"billing:write", "runs:craete", "?"})
+	var got []string
+	for _, f := range fault.From(err).Fields {
+		got = append(got, f.Message)
+	}
+	want := []string{"is not a scope; did you mean billing:read?", "is not a scope; did you mean runs:create?", "is not a scope"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCreateKeyReportsEveryWrongField(t *testing.T) {
 	t.Parallel()
 	n := newNode(sqldbtest.Open(t, sqldbtest.SQLite), clock.NewFake())

@@ -25,7 +25,7 @@ func (s self) routes() []route.Route {
 		}, s.me),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/tenants/me", ID: "getCurrentTenant", Tag: "Tenants",
-			Summary: "Get the caller's tenant",
+			Summary: "Get the caller's tenant", Conditional: true,
 		}, s.currentTenant),
 	}
 }

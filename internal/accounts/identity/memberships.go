@@ -233,7 +233,7 @@ func (p memberships) membership(tx txn.Tx, who authz.Caller, tenantID string) (M
 		return me, notFound(err, "membership")
 	}
 	if !me.Verified {
-		return Member{}, fault.NoSuch("membership")
+		return Member{}, fault.NewNotFound("membership")
 	}
 	m, err := p.members.GetMemberByEmailTx(tx, tenantID, me.Email)
 	if err == nil && !m.Verified {
@@ -262,7 +262,7 @@ func (p memberships) switchTenant(ctx context.Context, who authz.Caller, in *swi
 	return withAnswer(ctx, p.db, func(tx txn.Tx) (Switched, error) {
 		to := in.Body.TenantID
 		if !ident.Valid(to) {
-			return Switched{}, fault.NoSuch("membership")
+			return Switched{}, fault.NewNotFound("membership")
 		}
 		t, err := p.store.LockTenantTx(tx, to)
 		if err != nil {

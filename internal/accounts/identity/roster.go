@@ -52,7 +52,7 @@ func (r *roster) acting(tx txn.Tx, who authz.Caller, least authz.Role) (Tenant, 
 // member returns the member that an operation is about.
 func (r *roster) member(tx txn.Tx, tenantID, userID string) (Member, error) {
 	if !ident.Valid(userID) {
-		return Member{}, fault.NoSuch("user")
+		return Member{}, fault.NewNotFound("user")
 	}
 	m, err := r.store.GetMemberTx(tx, tenantID, userID)
 	return m, notFound(err, "user")
@@ -144,7 +144,7 @@ func (r *roster) note(tx txn.Tx, who authz.Caller, action, target, id string, d 
 		}
 		e.Details = text
 	}
-	return audit.Tell(r.audit, tx, who, e)
+	return audit.Write(r.audit, tx, who, e)
 }
 
 // withAnswer runs a change and stores its answer in the same commit.

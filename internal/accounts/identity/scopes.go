@@ -6,6 +6,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/text"
 )
 
 const maxScopes = 100
@@ -21,12 +22,23 @@ func knownScopes(requested []authz.Scope) (scopes []authz.Scope, invalid []fault
 	for i, s := range requested {
 		switch {
 		case s != authz.Wildcard && !slices.Contains(authz.Catalogue, s):
-			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("scopes[%d]", i), Message: "is not a scope"})
+			invalid = append(invalid, fault.Field{Field: fmt.Sprintf("scopes[%d]", i), Message: notAScope(s)})
 		case !slices.Contains(scopes, s):
 			scopes = append(scopes, s)
 		}
 	}
 	return scopes, invalid
+}
+
+func notAScope(s authz.Scope) string {
+	names := make([]string, len(authz.Catalogue))
+	for i, known := range authz.Catalogue {
+		names[i] = string(known)
+	}
+	if near := text.Nearest(string(s), names); near != "" {
+		return "is not a scope; did you mean " + near + "?"
+	}
+	return "is not a scope"
 }
 
 // grantable returns the scopes of a key that who creates: the requested ones, if

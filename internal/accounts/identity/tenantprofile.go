@@ -15,6 +15,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 )
@@ -137,6 +138,9 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 	out, err := withAnswer(ctx, p.db, func(tx txn.Tx) (Tenant, error) {
 		t, _, err := p.acting(tx, who, authz.Owner)
 		if err != nil {
+			return t, err
+		}
+		if err := route.Match(tx.Context(), t); err != nil {
 			return t, err
 		}
 		if err := change.apply(&t, present); err != nil {

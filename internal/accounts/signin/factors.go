@@ -66,7 +66,7 @@ func (s *factors) enrolled(tx txn.Tx, tenantID, userID string) (bool, error) {
 // memberNotFound turns the ports' ErrNotFound into the 404 of a member.
 func memberNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) || errors.Is(err, identity.ErrNotFound) {
-		return fault.NoSuch("member")
+		return fault.NewNotFound("member")
 	}
 	return err
 }
@@ -285,7 +285,7 @@ func (s *factors) record(tx txn.Tx, who authz.Caller, action string, proof facto
 	if proof.totp == "" {
 		kind = jsontext.Value(`{"kind":"recovery"}`)
 	}
-	return audit.Tell(s.audit, tx, who, audit.Entry{Action: action, TargetType: "user", TargetID: who.UserID, Details: kind})
+	return audit.Write(s.audit, tx, who, audit.Entry{Action: action, TargetType: "user", TargetID: who.UserID, Details: kind})
 }
 
 // accept uses up the code of a proof, if it is right.
@@ -319,7 +319,7 @@ func (s *factors) accepted(tx txn.Tx, who authz.Caller, f Factor, then func(tx t
 	now := s.clock.Now()
 	if f.ConfirmedAt.IsZero() {
 		f.ConfirmedAt = now
-		err := audit.Tell(s.audit, tx, who, audit.Entry{Action: "auth.mfa_enrolled", TargetType: "user", TargetID: who.UserID})
+		err := audit.Write(s.audit, tx, who, audit.Entry{Action: "auth.mfa_enrolled", TargetType: "user", TargetID: who.UserID})
 		if err != nil {
 			return err
 		}
@@ -393,7 +393,7 @@ func (s *factors) disable(ctx context.Context, who authz.Caller, in *mfaDisableI
 		if err := s.store.DeleteFactorTx(tx, f.Person); err != nil {
 			return err
 		}
-		err := audit.Tell(s.audit, tx, who, audit.Entry{Action: "auth.mfa_disabled", TargetType: "user", TargetID: who.UserID})
+		err := audit.Write(s.audit, tx, who, audit.Entry{Action: "auth.mfa_disabled", TargetType: "user", TargetID: who.UserID})
 		if err != nil {
 			return err
 		}

@@ -163,7 +163,7 @@ func (l links) deleteLink(tx txn.Tx, who authz.Caller, email, provider string) e
 	if err != nil {
 		return err
 	}
-	return audit.Tell(l.audit, tx, who, audit.Entry{
+	return audit.Write(l.audit, tx, who, audit.Entry{
 		Action: "auth.provider_unlinked", TargetType: "user", TargetID: who.UserID, Details: details,
 	})
 }

@@ -188,7 +188,7 @@ func (l *logins) signUp(tx txn.Tx, a authenticated) (Membership, error) {
 		return Membership{}, err
 	}
 	who := authz.Caller{TenantID: t.TenantID, UserID: m.UserID, Role: m.Role, Address: a.who.Address, RequestID: a.who.RequestID}
-	return Membership{Member: m, Tenant: t}, audit.Tell(l.audit, tx, who, audit.Entry{
+	return Membership{Member: m, Tenant: t}, audit.Write(l.audit, tx, who, audit.Entry{
 		Action: "tenant.created", TargetType: "tenant", TargetID: t.TenantID, Details: details,
 	})
 }
@@ -227,7 +227,7 @@ func (l *logins) openSession(tx txn.Tx, a authenticated, m Membership) (e login,
 	if err != nil {
 		return e, err
 	}
-	return e, audit.Tell(l.audit, tx, e.caller, audit.Entry{
+	return e, audit.Write(l.audit, tx, e.caller, audit.Entry{
 		Action: "auth.signed_in", TargetType: "session", TargetID: e.session.SessionID, Details: details,
 	})
 }

@@ -353,7 +353,7 @@ func (o oauth) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims,
 	if err != nil {
 		return err
 	}
-	return audit.Tell(o.audit, tx, who, audit.Entry{Action: "auth.provider_linked", TargetType: "user", TargetID: who.UserID,
+	return audit.Write(o.audit, tx, who, audit.Entry{Action: "auth.provider_linked", TargetType: "user", TargetID: who.UserID,
 		Details: details})
 }
 

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
@@ -85,6 +86,9 @@ type BudgetAnswer struct {
 	Budget     *budgetFields `json:"budget" required:"true"`
 	Status     *budgetStatus `json:"status" required:"true"`
 }
+
+// Editable implements route.Editable.
+func (b BudgetAnswer) Editable() any { return b.Budget }
 
 type budgetFields struct {
 	_ struct{} `json:"-" name:"BillingBudgetSettings"`
@@ -185,7 +189,14 @@ func (s budgets) writeBudget(
 ) (out BudgetAnswer, err error) {
 	err = s.writer.Write(ctx, func(tx txn.Tx) error {
 		now := s.clock.Now()
-		b, err := change(tx, now)
+		b, err := s.store.LockBudgetTx(tx, who.TenantID)
+		if err != nil {
+			return err
+		}
+		if err := route.Match(tx.Context(), showBudget(b, 0, now)); err != nil {
+			return err
+		}
+		b, err = change(tx, now)
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,8 @@ type meter struct {
 	outbox  resource.Outbox
 }
 
-// MayStart implements quota.Meter.
-func (s *meter) MayStart(ctx context.Context, tenant string) error {
+// AllowRun implements quota.Meter.
+func (s *meter) AllowRun(ctx context.Context, tenant string) error {
 	v, err := s.tenants.current(ctx, tenant)
 	if err != nil {
 		return err
@@ -37,8 +37,8 @@ func (s *meter) MayStart(ctx context.Context, tenant string) error {
 	return v.checkModelCall(now)
 }
 
-// MayAsk implements quota.Meter.
-func (s *meter) MayAsk(ctx context.Context, tenant string) error {
+// AllowModelCall implements quota.Meter.
+func (s *meter) AllowModelCall(ctx context.Context, tenant string) error {
 	v, err := s.tenants.current(ctx, tenant)
 	if err != nil {
 		return err
@@ -46,8 +46,8 @@ func (s *meter) MayAsk(ctx context.Context, tenant string) error {
 	return v.checkModelCall(s.clock.Now())
 }
 
-// MayCall implements quota.Meter.
-func (s *meter) MayCall(ctx context.Context, tenant string, calls int) error {
+// AllowToolCalls implements quota.Meter.
+func (s *meter) AllowToolCalls(ctx context.Context, tenant string, calls int) error {
 	v, err := s.tenants.current(ctx, tenant)
 	if err != nil {
 		return err
@@ -143,8 +143,8 @@ func Sum(a, b quota.Use) quota.Use {
 	return a
 }
 
-// Take implements quota.Gate.
-func (s *meter) Take(tx txn.Tx, tenant string, r quota.Resource) error {
+// Reserve implements quota.Gate.
+func (s *meter) Reserve(tx txn.Tx, tenant string, r quota.Resource) error {
 	st, now := s.tenants.state(tenant), s.clock.Now()
 	v := st.copy()
 	if now.Sub(v.termsAt) >= freshFor || now.Before(v.termsAt) {

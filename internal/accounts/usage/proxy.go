@@ -37,8 +37,8 @@ type pendingUses struct {
 
 type useKey struct{ tenant, agent, model, source, key string }
 
-// Proxied implements quota.Proxy.
-func (p *proxyMeter) Proxied(tenant string, use quota.Use) {
+// CountProxyCall implements quota.Proxy.
+func (p *proxyMeter) CountProxyCall(tenant string, use quota.Use) {
 	use.AgentID = cmp.Or(use.AgentID, noAgent)
 	key := useKey{tenant, use.AgentID, use.Model, use.Source, use.KeyID}
 	g := &p.pending
@@ -140,7 +140,7 @@ func (p *proxyMeter) flush(ctx context.Context) {
 			p.pending.addRequests(tenant)
 		}
 		for _, use := range t.uses {
-			p.Proxied(tenant, use)
+			p.CountProxyCall(tenant, use)
 		}
 	}
 }

@@ -38,9 +38,9 @@ func TestProxiedIsStored(t *testing.T) {
 		other := use
 		other.KeyID, other.Source = "k2", "messages"
 		for range 3 {
-			s.Proxied(b.tenant, use)
+			s.CountProxyCall(b.tenant, use)
 		}
-		s.Proxied(b.tenant, other)
+		s.CountProxyCall(b.tenant, other)
 		if rows, err := b.store.ListRows(t.Context(), b.tenant, usage.Query{From: "2026-09-10", To: "2026-09-10"}); err != nil || len(rows) != 0 {
 			t.Errorf("stored at once: %v, %v", rows, err)
 		}
@@ -70,18 +70,18 @@ func TestProxiedIsStored(t *testing.T) {
 
 // A plan limits the models and the requests of the proxy. What one
 // node let through others know within a second, and after a restart too.
-func TestMayProxy(t *testing.T) {
+func TestAllowProxyCall(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		b := newBench(t, db, "gated")
 		one, two := b.node(), b.node()
-		may := func(s *usage.Service) error { return s.MayProxy(t.Context(), b.tenant, targetM) }
-		allowed(t, one.MayProxy(t.Context(), b.tenant, &model.Target{Provider: "acme", Model: "anything/at-all"}))
+		may := func(s *usage.Service) error { return s.AllowProxyCall(t.Context(), b.tenant, targetM) }
+		allowed(t, one.AllowProxyCall(t.Context(), b.tenant, &model.Target{Provider: "acme", Model: "anything/at-all"}))
 		for _, foreign := range []*model.Target{{Provider: "default", Model: "mm"}, {Provider: "acme2", Model: "m"},
 			{Provider: "builtin", Model: "echo"}} {
-			refused(t, one.MayProxy(t.Context(), b.tenant, foreign), fault.Forbidden, "model_not_allowed")
+			refused(t, one.AllowProxyCall(t.Context(), b.tenant, foreign), fault.Forbidden, "model_not_allowed")
 		}
-		allowed(t, one.MayProxy(t.Context(), b.tenant, nil)) // what the operator chose every plan has
+		allowed(t, one.AllowProxyCall(t.Context(), b.tenant, nil)) // what the operator chose every plan has
 		for range 3 {
 			allowed(t, may(one))
 		}
@@ -121,7 +121,7 @@ func TestMayProxy(t *testing.T) {
 		allowed(t, may(one))
 
 		// Tokens and money hold for the proxy too.
-		one.Proxied(b.tenant, quota.Use{Model: "default/m", Source: "messages", ModelCalls: 1, InputTokens: 5000})
+		one.CountProxyCall(b.tenant, quota.Use{Model: "default/m", Source: "messages", ModelCalls: 1, InputTokens: 5000})
 		flush(t, one)
 		refused(t, may(one), fault.Limited, "quota_exceeded")
 	})

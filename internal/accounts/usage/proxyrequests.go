@@ -42,9 +42,9 @@ func (t *requestCounters) keys() (hour, day string) {
 // all nodes.
 func limitsAllNodes(l *quota.Limits) bool { return l.RequestsPerHour != nil || l.RequestsPerDay != nil }
 
-// MayProxy implements quota.Proxy. Requests are counted when they are admitted:
+// AllowProxyCall implements quota.Proxy. Requests are counted when they are admitted:
 // exactly on this node; those of other nodes are known within a second.
-func (p *proxyMeter) MayProxy(ctx context.Context, tenant string, target *model.Target) error {
+func (p *proxyMeter) AllowProxyCall(ctx context.Context, tenant string, target *model.Target) error {
 	v, err := p.tenants.current(ctx, tenant)
 	if err != nil {
 		return err

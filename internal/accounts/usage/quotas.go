@@ -117,7 +117,7 @@ func (s reports) quota(ctx context.Context, who authz.Caller, _ *struct{}) (out 
 		out.Counters = append(out.Counters, counter{Resource: r, Kind: r.Kind(), Used: st.of(r), Limit: limits.Of(r), Period: r.Period(),
 			ResetsAt: r.Period().End(now)})
 	}
-	if err := s.meter.MayStart(ctx, who.TenantID); err != nil {
+	if err := s.meter.AllowRun(ctx, who.TenantID); err != nil {
 		f := fault.From(err)
 		if f.Kind == fault.Unavailable || f.Kind == fault.Internal {
 			return out, err

@@ -34,6 +34,8 @@ func (s *Service) Routes() []route.Route {
 	set.Role, set.Errors = authz.Admin, []int{422}
 	del := row("DELETE", "/billing/budget", "deleteBillingBudget", "Delete the budget", "Succeeds if there is none.")
 	del.Role = authz.Admin
+	get := row("GET", "/billing/budget", "getBillingBudget", "Get the budget and what is spent of it", "")
+	get.Conditional, set.Conditional, del.Conditional = true, true, true
 	return []route.Route{
 		route.Action(sum, r.usage),
 		route.Action(row("GET", "/usage/quota", "checkQuota", "Get the status of the plan's limits", ""), r.quota),
@@ -41,7 +43,7 @@ func (s *Service) Routes() []route.Route {
 		r.llmRoute(),
 		route.Action(row("GET", "/billing/plans", "listBillingPlans", "List plans",
 			"The plans of this deployment. Its operator assigns plans to companies; plans cannot be bought."), r.listPlans),
-		route.Action(row("GET", "/billing/budget", "getBillingBudget", "Get the budget and what is spent of it", ""), b.getBudget),
+		route.Action(get, b.getBudget),
 		route.Action(set, b.setBudget),
 		route.Action(del, b.deleteBudget),
 	}

@@ -274,6 +274,6 @@ func TestBesideRuns(t *testing.T) {
 			len(got["by_source"].([]any)) != 3 {
 			t.Errorf("%v", got)
 		}
-		refused(t, s.MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, s.AllowModelCall(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
 	})
 }

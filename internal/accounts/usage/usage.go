@@ -83,6 +83,8 @@ type Store interface {
 	// GetEvent reads one. Errors: fault.NotFound.
 	GetEvent(ctx context.Context, tenant, id string) (Event, error)
 
+	// LockBudgetTx reads the budget, nil if there is none, and locks it.
+	LockBudgetTx(tx txn.Tx, tenant string) (*Budget, error)
 	PutBudgetTx(tx txn.Tx, tenant string, b Budget) error
 	DeleteBudgetTx(tx txn.Tx, tenant string) error // no error if there is none
 }

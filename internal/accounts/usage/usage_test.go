@@ -166,8 +166,8 @@ func TestRunsAreCountedExactly(t *testing.T) {
 			t.Errorf("%d runs were made and %d refused", made, stopped)
 		}
 		b.clock.Advance(time.Second) // the last run may be the other node's
-		refused(t, nodes[0].MayStart(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
-		allowed(t, nodes[0].MayAsk(t.Context(), b.tenant)) // those that were made go on
+		refused(t, nodes[0].AllowRun(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+		allowed(t, nodes[0].AllowModelCall(t.Context(), b.tenant)) // those that were made go on
 		got, err := nodes[1].UsageOf(t.Context(), b.tenant, "")
 		if err != nil || got.RunsCount != 10 {
 			t.Errorf("%d runs are counted, %v", got.RunsCount, err)
@@ -210,7 +210,7 @@ func TestMarksAreToldOnce(t *testing.T) {
 		b.toldOnce(map[string]int{"threshold tokens_per_day": 1})
 		b.use(nodes[0], quota.Use{InputTokens: 70})
 		b.toldOnce(map[string]int{"threshold tokens_per_day": 1, "exceeded tokens_per_day": 1})
-		refused(t, nodes[0].MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, nodes[0].AllowModelCall(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
 
 		change := b.outbox.changes()[1]
 		e, err := nodes[1].Event(t.Context(), b.tenant, change.ID)
@@ -235,7 +235,7 @@ func TestMarksAreToldOnce(t *testing.T) {
 		if !errors.Is(err, failure) {
 			t.Error(err)
 		}
-		allowed(t, nodes[0].MayCall(t.Context(), b.tenant, 5))
+		allowed(t, nodes[0].AllowToolCalls(t.Context(), b.tenant, 5))
 		b.use(nodes[2], quota.Use{ToolCalls: 4})
 		b.use(nodes[0], quota.Use{ToolCalls: 1})
 		b.toldOnce(map[string]int{
@@ -253,22 +253,22 @@ func TestPeriodsRollOver(t *testing.T) {
 		b.clock.Advance(20*24*time.Hour + 12*time.Hour - time.Second) // 30 September, 23:59:59
 		b.use(s, quota.Use{Runs: 10, InputTokens: 400, ToolCalls: 5})
 		ctx := t.Context()
-		refused(t, s.MayStart(ctx, b.tenant), fault.Limited, quota.CodeExceeded)
-		refused(t, s.MayAsk(ctx, b.tenant), fault.Limited, quota.CodeExceeded)
-		refused(t, s.MayCall(ctx, b.tenant, 1), fault.Limited, quota.CodeExceeded)
+		refused(t, s.AllowRun(ctx, b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, s.AllowModelCall(ctx, b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, s.AllowToolCalls(ctx, b.tenant, 1), fault.Limited, quota.CodeExceeded)
 		b.clock.Advance(time.Second)
 		for _, node := range []*usage.Service{s, b.node()} {
-			allowed(t, node.MayStart(ctx, b.tenant))
-			allowed(t, node.MayAsk(ctx, b.tenant))
-			allowed(t, node.MayCall(ctx, b.tenant, 5))
+			allowed(t, node.AllowRun(ctx, b.tenant))
+			allowed(t, node.AllowModelCall(ctx, b.tenant))
+			allowed(t, node.AllowToolCalls(ctx, b.tenant, 5))
 		}
 		b.use(s, quota.Use{InputTokens: 400})
-		refused(t, s.MayAsk(ctx, b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, s.AllowModelCall(ctx, b.tenant), fault.Limited, quota.CodeExceeded)
 		b.clock.Advance(24 * time.Hour) // the day is new, the month is not
 		b.use(s, quota.Use{InputTokens: 300})
-		allowed(t, s.MayAsk(ctx, b.tenant))
+		allowed(t, s.AllowModelCall(ctx, b.tenant))
 		b.use(s, quota.Use{InputTokens: 300})
-		f := fault.From(s.MayAsk(ctx, b.tenant))
+		f := fault.From(s.AllowModelCall(ctx, b.tenant))
 		if f == nil || !strings.Contains(f.Detail, "1000 tokens in a month") {
 			t.Errorf("the month's tokens are used up: %v", f)
 		}
@@ -297,19 +297,19 @@ func TestViewsAreASecondOld(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		b := newBench(t, db, "free")
 		here, there := b.node(), b.node()
-		allowed(t, here.MayAsk(t.Context(), b.tenant))
+		allowed(t, here.AllowModelCall(t.Context(), b.tenant))
 		b.use(there, quota.Use{InputTokens: 400})
-		refused(t, there.MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
-		allowed(t, here.MayAsk(t.Context(), b.tenant))
+		refused(t, there.AllowModelCall(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+		allowed(t, here.AllowModelCall(t.Context(), b.tenant))
 		b.clock.Advance(time.Second)
-		refused(t, here.MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, here.AllowModelCall(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
 
 		b.plan("open")
-		refused(t, here.MayAsk(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
+		refused(t, here.AllowModelCall(t.Context(), b.tenant), fault.Limited, quota.CodeExceeded)
 		here.TermsChanged(b.tenant)
-		allowed(t, here.MayAsk(t.Context(), b.tenant))
+		allowed(t, here.AllowModelCall(t.Context(), b.tenant))
 		b.clock.Advance(time.Second)
-		allowed(t, there.MayAsk(t.Context(), b.tenant))
+		allowed(t, there.AllowModelCall(t.Context(), b.tenant))
 		b.use(here, quota.Use{InputTokens: 5000}) // is counted without a limit
 		if got, err := here.UsageOf(t.Context(), b.tenant, ""); err != nil || got.TotalTokens != 5400 || got.Plan != "open" {
 			t.Errorf("%+v, %v", got, err)
@@ -341,7 +341,7 @@ func TestPlanThatIsGone(t *testing.T) {
 		b := newBench(t, db, "gone")
 		s := b.node()
 		for range 3 {
-			allowed(t, s.MayStart(t.Context(), b.tenant))
+			allowed(t, s.AllowRun(t.Context(), b.tenant))
 			b.clock.Advance(time.Minute)
 		}
 		plan, err := s.PlanOf(t.Context(), b.tenant)
@@ -360,10 +360,11 @@ func TestNothingAllowed(t *testing.T) {
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		b := newBench(t, db, "closed")
 		s := b.node()
-		refused(t, s.MayStart(t.Context(), b.tenant), fault.Forbidden, quota.CodeReached)
-		refused(t, s.MayAsk(t.Context(), b.tenant), fault.Forbidden, quota.CodeReached)
+		refused(t, s.AllowRun(t.Context(), b.tenant), fault.Forbidden, quota.CodeReached)
+		refused(t, s.AllowModelCall(t.Context(), b.tenant), fault.Forbidden, quota.CodeReached)
 		refused(t, db.Write(t.Context(), s.Count(b.tenant, quota.Use{AgentID: "a", Runs: 1})), fault.Forbidden, quota.CodeReached)
-		refused(t, db.Write(t.Context(), func(tx txn.Tx) error { return s.Take(tx, b.tenant, quota.Agents) }), fault.Forbidden, quota.CodeReached)
+		reserve := func(tx txn.Tx) error { return s.Reserve(tx, b.tenant, quota.Agents) }
+		refused(t, db.Write(t.Context(), reserve), fault.Forbidden, quota.CodeReached)
 		b.toldOnce(map[string]int{})
 	})
 }
@@ -405,7 +406,7 @@ func TestThingsAreCountedExactly(t *testing.T) {
 				try := func(s *usage.Service) error {
 					id := ident.New()
 					err := db.Write(t.Context(), func(tx txn.Tx) error {
-						if err := s.Take(tx, b.tenant, tt.resource); err != nil {
+						if err := s.Reserve(tx, b.tenant, tt.resource); err != nil {
 							return err
 						}
 						return tt.add(tx, id)
@@ -439,7 +440,7 @@ func TestThingsAreCountedExactly(t *testing.T) {
 			})
 		}
 		t.Run("not_counted_yet", func(t *testing.T) {
-			b.write(func(tx txn.Tx) error { return b.node().Take(tx, b.tenant, quota.Teams) })
+			b.write(func(tx txn.Tx) error { return b.node().Reserve(tx, b.tenant, quota.Teams) })
 		})
 	})
 }
@@ -506,13 +507,13 @@ func TestBudget(t *testing.T) {
 				b.use(here, quota.Use{CostNano: dollars(4)})
 				b.use(here, quota.Use{CostNano: dollars(1)})
 				b.toldOnce(map[string]int{"threshold budget_usd": 1})
-				allowed(t, here.MayStart(t.Context(), b.tenant))
+				allowed(t, here.AllowRun(t.Context(), b.tenant))
 				b.use(here, quota.Use{CostNano: dollars(3)})
 				b.toldOnce(map[string]int{"threshold budget_usd": 1, "exceeded budget_usd": 1})
 				for _, s := range []*usage.Service{here, there} {
-					refused(t, s.MayStart(t.Context(), b.tenant), fault.Forbidden, quota.CodeBudget)
-					refused(t, s.MayAsk(t.Context(), b.tenant), fault.Forbidden, quota.CodeBudget)
-					allowed(t, s.MayCall(t.Context(), b.tenant, 1)) // a tool costs nothing
+					refused(t, s.AllowRun(t.Context(), b.tenant), fault.Forbidden, quota.CodeBudget)
+					refused(t, s.AllowModelCall(t.Context(), b.tenant), fault.Forbidden, quota.CodeBudget)
+					allowed(t, s.AllowToolCalls(t.Context(), b.tenant, 1)) // a tool costs nothing
 				}
 				got, _ = b.ask(there, "GET", path, nil)
 				if s := got["status"].(map[string]any); s["spent_usd"] != 9.0 || s["soft_alert"] != true || s["hard_limit_reached"] != true ||
@@ -520,14 +521,14 @@ func TestBudget(t *testing.T) {
 					t.Errorf("%v", s)
 				}
 				b.clock.Advance(tt.next)
-				allowed(t, here.MayAsk(t.Context(), b.tenant))
+				allowed(t, here.AllowModelCall(t.Context(), b.tenant))
 				b.use(here, quota.Use{CostNano: dollars(9)})
-				refused(t, here.MayAsk(t.Context(), b.tenant), fault.Forbidden, quota.CodeBudget)
+				refused(t, here.AllowModelCall(t.Context(), b.tenant), fault.Forbidden, quota.CodeBudget)
 				b.toldOnce(map[string]int{"threshold budget_usd": 2, "exceeded budget_usd": 2})
 				if got, err := b.ask(here, "DELETE", path, nil); err != nil || !cmp.Equal(got, none) {
 					t.Errorf("deleting: %v, %v", got, err)
 				}
-				allowed(t, here.MayAsk(t.Context(), b.tenant))
+				allowed(t, here.AllowModelCall(t.Context(), b.tenant))
 				if _, err := b.ask(here, "DELETE", path, nil); err != nil {
 					t.Errorf("deleting twice: %v", err)
 				}

@@ -58,7 +58,7 @@ func (a *Agents) assignWorkspace(e *resource.Edit[Agent]) error {
 		return nil
 	}
 	if id := ptr.Value(is); id != "" && !ident.Valid(id) {
-		return fault.NoSuch("workspace")
+		return fault.NewNotFound("workspace")
 	}
 	m := e.Old
 	if e.New != nil {

@@ -34,10 +34,12 @@ func (s *Servers) Routes() []route.Route {
 	authorize.Errors, authorize.Outside, authorize.Fresh = []int{409}, true, true
 	remove := row("DELETE", item, "deleteMcpServer", "Delete an MCP server and its authorization")
 	remove.Fresh = true
+	get := row("GET", item, "getMcpServer", "Get an MCP server")
+	get.Conditional, change.Conditional, remove.Conditional = true, true, true
 	return []route.Route{
 		route.Action(create, s.create),
 		route.Action(row("GET", collection, "listMcpServers", "List MCP servers, newest first"), s.listAll),
-		route.Action(row("GET", item, "getMcpServer", "Get an MCP server"), s.get),
+		route.Action(get, s.get),
 		route.Action(change, s.change),
 		route.Action(remove, s.remove),
 		route.Action(test, s.test),

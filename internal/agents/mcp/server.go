@@ -139,6 +139,13 @@ type view struct {
 	UpdatedAt    time.Time  `json:"updated_at" required:"true"`
 }
 
+// Editable implements route.Editable.
+func (v view) Editable() any {
+	v.Capabilities, v.Status, v.LastSynced, v.ConnectError, v.UpdatedAt = nil, "", nil, "", time.Time{}
+	type settings view
+	return settings(v)
+}
+
 type authView struct {
 	_ struct{} `json:"-" name:"McpServerAuth"`
 

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/resource"
@@ -147,7 +148,10 @@ func (s *Servers) change(ctx context.Context, who authz.Caller, in *changeIn) (v
 	if err := s.admit(ctx, changed, old); err != nil {
 		return view{}, err
 	}
-	v, err := s.store.Update(ctx, who, in.ServerID, func(_ txn.Tx, v *Server) error {
+	v, err := s.store.Update(ctx, who, in.ServerID, func(tx txn.Tx, v *Server) error {
+		if err := route.Match(tx.Context(), viewOf(v)); err != nil {
+			return err
+		}
 		if v.Version != old.Version {
 			return fault.Changed("MCP server")
 		}
@@ -198,6 +202,9 @@ func (s *Servers) remove(ctx context.Context, who authz.Caller, in *serverIn) (d
 	err := s.writer.Write(ctx, func(tx txn.Tx) error {
 		v, err := s.store.GetTx(tx, who.TenantID, in.ServerID)
 		if err != nil {
+			return err
+		}
+		if err := route.Match(tx.Context(), viewOf(v)); err != nil {
 			return err
 		}
 		out = deletion{OK: true, Cascade: cascade{Count: len(v.Assigned), Agents: v.Assigned[:min(len(v.Assigned), maxShown)]}}

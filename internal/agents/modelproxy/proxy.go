@@ -78,7 +78,7 @@ func (g *Proxy) Open(ctx context.Context, who authz.Caller, params CallParams) (
 	if err != nil {
 		return nil, unknownModel(params.Model, err)
 	}
-	if err := g.Plans.MayProxy(ctx, who.TenantID, &target); err != nil {
+	if err := g.Plans.AllowProxyCall(ctx, who.TenantID, &target); err != nil {
 		return nil, err
 	}
 	return &Call{proxy: g, caller: who, params: params, target: target}, nil
@@ -89,7 +89,7 @@ func (g *Proxy) checkAgent(ctx context.Context, tenant, id string) error {
 	case id == "":
 		return nil
 	case !ident.Valid(id):
-		return fault.NoSuch("agent")
+		return fault.NewNotFound("agent")
 	}
 	return g.CheckAgent(ctx, tenant, id)
 }
@@ -158,7 +158,7 @@ func (a targetTracker) Forward(ctx context.Context, f model.Forward, sink func([
 func (c *Call) Used(u model.Usage) {
 	use := quota.Called(c.target, u)
 	use.AgentID, use.KeyID, use.Source = c.params.AgentID, c.caller.KeyID, c.params.Source
-	c.proxy.Plans.Proxied(c.caller.TenantID, use)
+	c.proxy.Plans.CountProxyCall(c.caller.TenantID, use)
 }
 
 // fallback returns the model to call next, nil if there is none. It is not called

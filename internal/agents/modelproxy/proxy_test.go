@@ -47,7 +47,7 @@ const agentID = "01990000-0000-7000-8000-00000000000a"
 // check knows one agent of acme's.
 func (s *stage) check(_ context.Context, tenant, id string) error {
 	if tenant != "acme" || id != agentID {
-		return fault.NoSuch("agent")
+		return fault.NewNotFound("agent")
 	}
 	return nil
 }
@@ -63,8 +63,8 @@ func (s *stage) Resolve(_ context.Context, tenant string, spec model.Spec) (mode
 	return model.Target{Provider: "default", Model: spec.ModelRef, Price: price}, nil
 }
 
-// MayProxy implements quota.Proxy.
-func (s *stage) MayProxy(_ context.Context, tenant string, t *model.Target) error {
+// AllowProxyCall implements quota.Proxy.
+func (s *stage) AllowProxyCall(_ context.Context, tenant string, t *model.Target) error {
 	name := "a model of the operator's"
 	if t != nil {
 		name = t.Model
@@ -73,8 +73,8 @@ func (s *stage) MayProxy(_ context.Context, tenant string, t *model.Target) erro
 	return s.plan
 }
 
-// Proxied implements quota.Proxy.
-func (s *stage) Proxied(tenant string, use quota.Use) {
+// CountProxyCall implements quota.Proxy.
+func (s *stage) CountProxyCall(tenant string, use quota.Use) {
 	if tenant != "acme" {
 		use.Model = "of another tenant"
 	}

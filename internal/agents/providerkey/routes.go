@@ -260,7 +260,7 @@ func (s *Service) record(tx txn.Tx, who authz.Caller, action string, r *Row) err
 			return err
 		}
 	}
-	return audit.Tell(s.Audit, tx, who, e)
+	return audit.Write(s.Audit, tx, who, e)
 }
 
 type providerIn struct {
@@ -282,7 +282,7 @@ func (s *Service) remove(ctx context.Context, who authz.Caller, in *providerIn) 
 			return err
 		}
 		if !found {
-			return fault.NoSuch("credential")
+			return fault.NewNotFound("credential")
 		}
 		if err := s.record(tx, who, "llm_credentials.deleted", &Row{ProviderID: in.Provider}); err != nil {
 			return err

@@ -88,9 +88,9 @@ var defaultCode = map[Kind]string{
 	UpstreamTimeout:  "EXTERNAL_SERVICE_TIMEOUT",
 }
 
-// NoSuch is the 404 for a thing that is absent or another tenant's: the two
+// NewNotFound is the 404 for a thing that is absent or another tenant's: the two
 // are the same sentence, so that nothing leaks.
-func NoSuch(what string) *Error {
+func NewNotFound(what string) *Error {
 	return New(NotFound, "", "There is no such %s in this company.", what)
 }
 

@@ -22,7 +22,7 @@ func TestEveryKindHasACode(t *testing.T) {
 
 func TestFromHidesForeignErrors(t *testing.T) {
 	t.Parallel()
-	own := NoSuch("run")
+	own := NewNotFound("run")
 	tests := map[string]struct {
 		err  error
 		kind Kind

@@ -81,8 +81,11 @@ type Row struct {
 	AnswerOf reflect.Type // published answer schema, where the answer is a Reply
 	AlsoOf   reflect.Type // published schema of the Also answers, where it is another
 	Nullable bool         // the answer may be null
-	Uploads  []string     // of an Upload: Form, JSON and Bytes, those that it may come as
-	MaxBytes int64        // of a Message: how long it may be
+	// Conditional rows have an ETag: a read answers 304 to an If-None-Match that names
+	// it; a write on the same path takes an If-Match, and calls [Match].
+	Conditional bool
+	Uploads     []string // of an Upload: Form, JSON and Bytes, those that it may come as
+	MaxBytes    int64    // of a Message: how long it may be
 
 	Events *Events // published messages of an event stream
 	Sends  *Events // published webhooks that the operation subscribes to

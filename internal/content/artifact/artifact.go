@@ -171,7 +171,7 @@ func (s *Service) Open(ctx context.Context, tenant, id string) (*Record, *blob.R
 // Errors: fault.NotFound.
 func (s *Service) OpenNamed(ctx context.Context, tenant, runID, name string) (mimeType string, content *blob.Reader, err error) {
 	if !ident.Valid(runID) {
-		return "", nil, fault.NoSuch("artifact")
+		return "", nil, fault.NewNotFound("artifact")
 	}
 	r, err := s.Table.GetByName(ctx, tenant, runID, name)
 	if err != nil {

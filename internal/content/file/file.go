@@ -80,7 +80,7 @@ func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *bl
 // Get returns the record of a file. Errors: fault.NotFound.
 func (s *Service) Get(ctx context.Context, tenant, id string) (*File, error) {
 	if !ident.Valid(id) {
-		return nil, fault.NoSuch("file")
+		return nil, fault.NewNotFound("file")
 	}
 	f, err := s.Files.Get(ctx, tenant, id)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 		if err := s.Blobs.Drop(tx, who.TenantID, f.SHA256); err != nil {
 			return err
 		}
-		return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "file.deleted", TargetType: "file", TargetID: id})
+		return audit.Write(s.Audit, tx, who, audit.Entry{Action: "file.deleted", TargetType: "file", TargetID: id})
 	})
 }
 

@@ -206,7 +206,7 @@ func (s *Service) Remove(ctx context.Context, who authz.Caller, baseID, id strin
 		if err := edit.DeleteSource(id); err != nil {
 			return err
 		}
-		return audit.Tell(s.audit, tx, who, audit.Entry{Action: "knowledge_base.document_deleted", TargetType: "kb_document", TargetID: id})
+		return audit.Write(s.audit, tx, who, audit.Entry{Action: "knowledge_base.document_deleted", TargetType: "kb_document", TargetID: id})
 	})
 }
 

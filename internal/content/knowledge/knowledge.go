@@ -88,6 +88,11 @@ type Base struct {
 	UpdatedAt          time.Time       `json:"updated_at"`
 }
 
+// Editable implements route.Editable.
+func (b *Base) Editable() any {
+	return struct{ Name, Description string }{b.Name, b.Description}
+}
+
 // AttachedAgent is an agent that searches a base.
 type AttachedAgent struct {
 	_ struct{} `json:"-" name:"KnowledgeBaseAgent"`
@@ -242,11 +247,15 @@ func (s *Service) all(ctx context.Context, tenant string) ([]Base, error) {
 // Delete deletes a base with its documents and removes it from its agents.
 func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.CheckTx(tx, who.TenantID, id); err != nil {
+		b, err := s.bases.GetTx(tx, who.TenantID, id)
+		if err != nil {
+			return err
+		}
+		if err := match(tx, b); err != nil {
 			return err
 		}
 		var attached []string
-		err := everyAgent(id, func(f resource.Find) ([]*agent.Agent, error) {
+		err = everyAgent(id, func(f resource.Find) ([]*agent.Agent, error) {
 			return s.Agents.Store().ListTx(tx, who.TenantID, f)
 		}, func(g *agent.Agent) { attached = append(attached, g.ID) })
 		if err != nil {

@@ -31,6 +31,9 @@ func (s *Service) Routes() []route.Route {
 	create.Status = 201
 	remove := row("DELETE", one, "deleteKnowledgeBase", "Delete a knowledge base with its documents")
 	remove.Status = 204
+	get := row("GET", one, "getKnowledgeBase", "Get a knowledge base")
+	update := row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base")
+	get.Conditional, update.Conditional, remove.Conditional = true, true, true
 	list := row("GET", documents, "listKbDocuments", "List the documents of a knowledge base, newest first")
 	list.Errors = append(list.Errors, 422)
 	add := row("POST", documents, "ingestKbDocument", "Add a document to a knowledge base")
@@ -46,8 +49,8 @@ func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(row("GET", "", "listKnowledgeBases", "List knowledge bases, newest first"), s.list),
 		route.Action(create, s.create),
-		route.Action(row("GET", one, "getKnowledgeBase", "Get a knowledge base"), s.get),
-		route.Action(row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base"), s.update),
+		route.Action(get, s.get),
+		route.Action(update, s.update),
 		route.Action(remove, s.remove),
 		route.Action(list, s.listDocuments),
 		route.Action(add, s.addDocument),
@@ -122,8 +125,16 @@ type updateIn struct {
 	}
 }
 
+// match checks the request's If-Match against a base.
+func match(tx txn.Tx, b *base) error {
+	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description})
+}
+
 func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*Base, error) {
-	b, err := s.bases.Update(ctx, who, in.ID, func(_ txn.Tx, b *base) error {
+	b, err := s.bases.Update(ctx, who, in.ID, func(tx txn.Tx, b *base) error {
+		if err := match(tx, b); err != nil {
+			return err
+		}
 		if in.Body.Name != nil {
 			b.Name = *in.Body.Name
 		}

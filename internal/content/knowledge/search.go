@@ -97,7 +97,7 @@ func (s *Service) findInAll(ctx context.Context, tenant string, bases []string, 
 	}
 	switch len(answers) {
 	case 0:
-		return nil, fault.NoSuch("knowledge base")
+		return nil, fault.NewNotFound("knowledge base")
 	case 1:
 		return answers[0], nil
 	}

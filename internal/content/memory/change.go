@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/doctext"
@@ -96,6 +97,9 @@ func (s *Service) Update(ctx context.Context, tenant, agentID, id string, c Chan
 		if e, err = s.Store.LockTx(tx, tenant, agentID, id); err != nil {
 			return err
 		}
+		if err := route.Match(tx.Context(), e); err != nil {
+			return err
+		}
 		anew, err := c.apply(e)
 		if err != nil {
 			return err
@@ -118,6 +122,15 @@ func (s *Service) Delete(ctx context.Context, tenant, agentID, id string) error 
 		edit, err := s.Search.Edit(tx, tenant, agentID)
 		if err != nil {
 			return err
+		}
+		switch e, err := s.Store.LockTx(tx, tenant, agentID, id); {
+		case fault.Is(err, fault.NotFound):
+		case err != nil:
+			return err
+		default:
+			if err := route.Match(tx.Context(), e); err != nil {
+				return err
+			}
 		}
 		if err := edit.Delete(id); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/content/doctext"
 	"agentd/internal/kernel/model"
@@ -41,6 +42,17 @@ type Block struct {
 	Content   string     `json:"content" required:"true"`
 	MaxTokens int        `json:"max_tokens" required:"true"`
 	UpdatedAt *time.Time `json:"updated_at" required:"true" doc:"Null for a block that was declared and not yet written."`
+}
+
+// Editable implements route.Editable.
+func (b *Block) Editable() any {
+	if b == nil {
+		return nil
+	}
+	return struct {
+		Content   string
+		MaxTokens int
+	}{b.Content, b.MaxTokens}
 }
 
 // core is the decoded part of an agent's core_memory field.
@@ -124,7 +136,7 @@ func (s *Service) Block(ctx context.Context, tenant, agentID, name string) (*Blo
 			return &b, nil
 		}
 	}
-	return nil, fault.NoSuch("core memory block")
+	return nil, fault.NewNotFound("core memory block")
 }
 
 // PutBlock replaces a core block and makes the agent use it: core_memory is enabled
@@ -157,7 +169,14 @@ func (s *Service) PutBlock(ctx context.Context, who authz.Caller, agentID, name,
 		}
 		c := readCore(g.CoreMemory)
 		there := c.join(who.TenantID, agentID, stored)
-		if len(there) >= maxBlocks && !slices.ContainsFunc(there, func(t Block) bool { return t.Label == name }) {
+		var current *Block
+		if i := slices.IndexFunc(there, func(t Block) bool { return t.Label == name }); i >= 0 {
+			current = &there[i]
+		}
+		if err := route.Match(tx.Context(), current); err != nil {
+			return err
+		}
+		if len(there) >= maxBlocks && current == nil {
 			return fault.New(fault.Invalid, "COUNT_LIMIT_REACHED", "The agent has %d core memory blocks, which is the limit.", maxBlocks)
 		}
 		if err := s.Store.PutBlockTx(tx, who.TenantID, agentID, b); err != nil {

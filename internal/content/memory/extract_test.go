@@ -28,7 +28,7 @@ type files map[string]retrieval.File
 func (f files) Read(_ context.Context, _, id string) (retrieval.File, error) {
 	file, ok := f[id]
 	if !ok {
-		return file, fault.NoSuch("file")
+		return file, fault.NewNotFound("file")
 	}
 	return file, nil
 }

@@ -76,6 +76,17 @@ type Entry struct {
 	at time.Time
 }
 
+// Editable implements route.Editable.
+func (e *Entry) Editable() any {
+	return struct {
+		Type, Content          string
+		Tags                   []string
+		RelevanceScore         float64
+		Metadata               schema.Object
+		EntityName, EntityType string
+	}{e.Type, e.Content, e.Tags, e.RelevanceScore, e.Metadata, e.EntityName, e.EntityType}
+}
+
 // Stored is an entry with the fields that are not shown.
 type Stored struct {
 	Entry

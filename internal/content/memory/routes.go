@@ -43,18 +43,23 @@ func (s *Service) Routes() []route.Route {
 	remove.Status = 204
 	put := row("PUT", "/core/{label}", "updateCoreMemoryBlock", "Write a core memory block")
 	put.Doc = "Enables the block for the agent. Content over max_tokens is refused. An agent has at most 10 blocks."
+	get := row("GET", "/{entryId}", "getMemoryEntry", "Read an entry.")
+	block := row("GET", "/core/{label}", "getCoreMemoryBlock", "Get a core memory block")
+	for _, r := range []*route.Row{&get, &change, &remove, &block, &put} {
+		r.Conditional = true
+	}
 	return []route.Route{
 		route.Action(list, s.list),
 		route.Action(create, s.create),
 		route.Action(search, s.search),
 		route.Action(ingest, s.ingest),
 		route.Action(row("POST", "/import", "importMemory", "Import memory entries"), s.importAll),
-		route.Action(row("GET", "/{entryId}", "getMemoryEntry", "Read an entry."), s.get),
+		route.Action(get, s.get),
 		route.Action(change, s.change),
 		route.Action(remove, s.remove),
 		route.Action(row("GET", "/entities/{entity}", "getMemoriesByEntity", "List memory entries about an entity"), s.ofEntity),
 		route.Action(row("GET", "/core", "listCoreMemoryBlocks", "List core memory blocks"), s.blocks),
-		route.Action(row("GET", "/core/{label}", "getCoreMemoryBlock", "Get a core memory block"), s.block),
+		route.Action(block, s.block),
 		route.Action(put, s.putBlock),
 	}
 }

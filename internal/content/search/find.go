@@ -187,7 +187,7 @@ func (s *Service) showSession(ctx context.Context, tenant, id string, words []st
 		return "", "", err
 	}
 	if r.Status == session.Closed {
-		return "", "", fault.NoSuch("session") // deleted
+		return "", "", fault.NewNotFound("session") // deleted
 	}
 	if title = oneLine(titleIn(r.Metadata), maxTitle); title == "" {
 		title = oneLine(r.Summary.First, maxTitle)

@@ -162,12 +162,16 @@ func (s *Service) Routes() []route.Route {
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
 	agentFiles.Path = "/api/v1/agents/{agentId}/workspace/files"
+	get := read("/{workspaceId}", "getWorkspace", "Get a workspace")
+	rename := write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200)
+	remove := write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409)
+	get.Conditional, rename.Conditional, remove.Conditional = true, true, true
 	return []route.Route{
 		route.Action(create, h.create),
 		route.Action(read("", "listWorkspaces", "List workspaces, newest first"), h.list),
-		route.Action(read("/{workspaceId}", "getWorkspace", "Get a workspace"), h.get),
-		route.Action(write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200), h.rename),
-		route.Action(write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409), h.delete),
+		route.Action(get, h.get),
+		route.Action(rename, h.rename),
+		route.Action(remove, h.delete),
 		route.Action(write("POST", "/{workspaceId}/assign", "assignWorkspace", "Assign a workspace to an agent", 200, 409), h.assign),
 		route.Action(unassign, h.unassign),
 		route.Action(write("POST", "/{workspaceId}/share", "shareWorkspace", "Share a workspace with an agent", 200), h.share),
@@ -301,9 +305,9 @@ func (a *assignment) agent() (string, error) {
 	case named != 1:
 		return "", fault.New(fault.Malformed, "MISSING_FIELD", "Name exactly one of agent_id, team_id and company_id.")
 	case a.TeamID != "":
-		return "", fault.NoSuch("team")
+		return "", fault.NewNotFound("team")
 	case a.CompanyID != "":
-		return "", fault.NoSuch("initiative")
+		return "", fault.NewNotFound("initiative")
 	}
 	return a.AgentID, nil
 }

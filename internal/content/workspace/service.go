@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/route"
 	"agentd/internal/base/share"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -53,7 +54,7 @@ func (s *Service) Create(ctx context.Context, tenant, name string) (*Workspace, 
 	ctx = txn.WithAnswer(ctx, func() any { return w })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
-			if err := s.Quota.Take(tx, tenant, quota.Workspaces); err != nil {
+			if err := s.Quota.Reserve(tx, tenant, quota.Workspaces); err != nil {
 				return err
 			}
 		}
@@ -116,7 +117,10 @@ func (s *Service) OfAgent(ctx context.Context, tenant, agentID string) (*Workspa
 
 // Rename changes a workspace's name. Errors: fault.NotFound.
 func (s *Service) Rename(ctx context.Context, tenant, id, name string) (*Workspace, error) {
-	return s.change(ctx, tenant, id, func(_ txn.Tx, w *Workspace) error {
+	return s.change(ctx, tenant, id, func(tx txn.Tx, w *Workspace) error {
+		if err := route.Match(tx.Context(), w); err != nil {
+			return err
+		}
 		w.Name = name
 		return nil
 	})
@@ -168,7 +172,7 @@ func (s *Service) Unassign(ctx context.Context, who authz.Caller, id, agentID st
 func (s *Service) leave(tx txn.Tx, who authz.Caller, id, agentID string) error {
 	_, err := s.Agents.Store().UpdateTx(tx, who, agentID, func(g *agent.Agent) error {
 		if g.WorkspaceID == nil || *g.WorkspaceID != id {
-			return fault.NoSuch("agent in this workspace")
+			return fault.NewNotFound("agent in this workspace")
 		}
 		g.WorkspaceID = nil
 		return nil
@@ -195,7 +199,7 @@ func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID str
 	return s.change(ctx, who.TenantID, id, func(tx txn.Tx, _ *Workspace) error {
 		was, err := s.Table.DeleteRelationTx(tx, who.TenantID, agentID, Shared, id)
 		if err == nil && !was {
-			err = fault.NoSuch("agent with which this workspace is shared")
+			err = fault.NewNotFound("agent with which this workspace is shared")
 		}
 		if err != nil {
 			return err
@@ -205,7 +209,7 @@ func (s *Service) Unshare(ctx context.Context, who authz.Caller, id, agentID str
 }
 
 func (s *Service) record(tx txn.Tx, who authz.Caller, action, id string) error {
-	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "workspace." + action, TargetType: "workspace", TargetID: id})
+	return audit.Write(s.Audit, tx, who, audit.Entry{Action: "workspace." + action, TargetType: "workspace", TargetID: id})
 }
 
 // batch is how many files one transaction deletes.
@@ -218,6 +222,9 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 			w, err := s.Table.LockTx(tx, who.TenantID, id)
 			if err != nil {
+				return err
+			}
+			if err := route.Match(tx.Context(), w); err != nil {
 				return err
 			}
 			more, err = s.deleteBelow(tx, w, "")

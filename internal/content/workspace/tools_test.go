@@ -241,7 +241,7 @@ func TestReadArtifacts(t *testing.T) {
 	h := w.hands(w.agent(who))
 	w.Artifact = func(ctx context.Context, tenant, run, name string) (string, workspace.Content, error) {
 		if tenant != "tenant" || run != runID || name != "http_fetch-call_1.txt" {
-			return "", nil, fault.NoSuch("artifact")
+			return "", nil, fault.NewNotFound("artifact")
 		}
 		_, r, err := w.Open(ctx, tenant, w.keeping("the whole result"), "x")
 		return "text/plain", r, err

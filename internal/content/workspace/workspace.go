@@ -48,6 +48,14 @@ type Workspace struct {
 	UpdatedAt         time.Time `json:"updated_at" required:"true"`
 }
 
+// Editable implements route.Editable.
+func (w *Workspace) Editable() any {
+	return struct {
+		Name                   string
+		SharedWith, AssignedTo []string
+	}{w.Name, w.SharedWith, w.AssignedAgents}
+}
+
 // File is a file of a workspace. Its content never changes: writing to its path
 // replaces it by a new file.
 type File struct {

@@ -165,7 +165,7 @@ func (s *Service) Remove(ctx context.Context, tenant, id, path string) error {
 				if found {
 					return nil
 				}
-				return fault.NoSuch("file")
+				return fault.NewNotFound("file")
 			}
 			w.UpdatedAt = s.Clock.Now()
 			return s.Table.UpdateTx(tx, w)
@@ -258,7 +258,7 @@ func (s *Service) between(ctx context.Context, tenant, id, from, to string, do f
 			return err
 		}
 		if f == nil {
-			return fault.NoSuch("file")
+			return fault.NewNotFound("file")
 		}
 		if from != to {
 			existing, err := s.Table.GetFirstFileTx(tx, tenant, id, []string{to})

@@ -47,6 +47,8 @@ type DeliveryStore interface {
 	// GetPrefs returns a person's preferences; nil if they have set none.
 	GetPrefs(ctx context.Context, tenant, user string) (*Prefs, error)
 	ListPrefs(ctx context.Context, tenant string) (map[string]Prefs, error)
+	// LockPrefsTx is GetPrefs inside a transaction, and locks them.
+	LockPrefsTx(tx txn.Tx, tenant, user string) (*Prefs, error)
 	PutPrefsTx(tx txn.Tx, tenant, user string, p Prefs, at time.Time) error
 
 	// ListTargets returns the targets of a person, or of everyone if user is "".

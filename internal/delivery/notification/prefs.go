@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 )
 
@@ -231,13 +232,15 @@ func matches(pattern, kind string) bool {
 }
 
 func (s *Service) prefs(ctx context.Context, who authz.Caller, _ *nothing) (Prefs, error) {
-	p, err := s.Delivery.GetPrefs(ctx, who.TenantID, who.UserID)
-	if err == nil && p == nil {
-		d := DefaultPrefs()
-		p = &d
-	}
-	if err != nil {
+	return orDefault(s.Delivery.GetPrefs(ctx, who.TenantID, who.UserID))
+}
+
+func orDefault(p *Prefs, err error) (Prefs, error) {
+	switch {
+	case err != nil:
 		return Prefs{}, err
+	case p == nil:
+		return DefaultPrefs(), nil
 	}
 	return *p, nil
 }
@@ -261,6 +264,13 @@ func (s *Service) setPrefs(ctx context.Context, who authz.Caller, in *prefsIn) (
 		}
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (Prefs, error) {
+		current, err := orDefault(s.Delivery.LockPrefsTx(tx, who.TenantID, who.UserID))
+		if err != nil {
+			return p, err
+		}
+		if err := route.Match(tx.Context(), current); err != nil {
+			return p, err
+		}
 		tx.AfterCommit(func() { s.recipients.forget(who.TenantID) })
 		if own != "" {
 			if err := s.Delivery.DeleteOptOutTx(tx, who.TenantID, hashAddress(own)); err != nil {

@@ -32,6 +32,8 @@ func (s *Service) Routes() []route.Route {
 	all.Errors = []int{400}
 	prefs := write("PUT", "/prefs", "setNotificationPrefs", "Set your notification preferences",
 		"Replaces all preferences: fields that are left out return to their defaults.")
+	current := read("/prefs", "getNotificationPrefs", "Get your notification preferences", "")
+	current.Conditional, prefs.Conditional = true, true
 	link := func(method, path, id, summary string) route.Row {
 		r := route.Row{
 			Method: method, Path: path, ID: id, Tag: "Notifications", Summary: summary, Public: true, Refused: "notification_target.link_refused",
@@ -57,7 +59,7 @@ func (s *Service) Routes() []route.Route {
 			"Last-Event-ID resumes right after a notification.")
 	follow.Events = &events
 	return []route.Route{
-		route.Action(read("/prefs", "getNotificationPrefs", "Get your notification preferences", ""), s.prefs),
+		route.Action(current, s.prefs),
 		route.Action(prefs, s.setPrefs),
 		route.Action(read("/targets", "listNotificationTargets", "List your notification targets", "Secrets are left out."), s.targets),
 		route.Action(target, s.createTarget),

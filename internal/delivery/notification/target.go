@@ -275,7 +275,7 @@ func (s *Service) deleteTarget(ctx context.Context, who authz.Caller, in *target
 	return answer(ctx, s.Writer, func(tx txn.Tx) (targetDeleted, error) {
 		found, err := s.Delivery.DeleteTargetTx(tx, who.TenantID, who.UserID, in.TargetID)
 		if err == nil && !found {
-			err = fault.NoSuch("notification target")
+			err = fault.NewNotFound("notification target")
 		}
 		if err == nil {
 			err = s.recordAudit(tx, who, "deleted", in.TargetID)
@@ -285,7 +285,7 @@ func (s *Service) deleteTarget(ctx context.Context, who authz.Caller, in *target
 }
 
 func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action, id string) error {
-	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "notification_target." + action, TargetType: "notification_target", TargetID: id})
+	return audit.Write(s.Audit, tx, who, audit.Entry{Action: "notification_target." + action, TargetType: "notification_target", TargetID: id})
 }
 
 type targetTested struct {
@@ -302,7 +302,7 @@ func (s *Service) testTarget(ctx context.Context, who authz.Caller, in *targetIn
 		return targetTested{}, err
 	}
 	if t.UserID != who.UserID {
-		return targetTested{}, fault.NoSuch("notification target")
+		return targetTested{}, fault.NewNotFound("notification target")
 	}
 	if !t.confirmed() {
 		return targetTested{}, fault.New(fault.Conflict, "",

@@ -108,7 +108,7 @@ func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (a
 		return answer, err
 	}
 	if len(found) == 0 {
-		return answer, fault.NoSuch("dead letter")
+		return answer, fault.NewNotFound("dead letter")
 	}
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		sent := 0
@@ -126,7 +126,7 @@ func (s *Service) replay(ctx context.Context, who authz.Caller, in *replayIn) (a
 				"Nothing was sent: the subscriptions that did not receive the event are disabled or deleted, "+
 					"or it is being sent to them again already.")
 		}
-		err := audit.Tell(s.Audit, tx, who, audit.Entry{Action: "webhook.replayed", TargetType: "webhook_event", TargetID: in.EventID})
+		err := audit.Write(s.Audit, tx, who, audit.Entry{Action: "webhook.replayed", TargetType: "webhook_event", TargetID: in.EventID})
 		if err != nil {
 			return err
 		}

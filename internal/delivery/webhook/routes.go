@@ -43,10 +43,12 @@ func (s *Service) Routes() []route.Route {
 	remove := write("DELETE", one, "deleteWebhook", "Delete a subscription",
 		"Nothing more is sent to it. Succeeds also if it does not exist.")
 	create.Fresh, remove.Fresh = true, true
+	get := read(one, "getWebhook", "Get a subscription", "", 404)
+	get.Conditional = true
 	return append([]route.Route{
 		route.Action(create, s.create),
 		route.Action(read("", "listWebhooks", "List subscriptions, newest first", ""), s.list),
-		route.Action(read(one, "getWebhook", "Get a subscription", "", 404), s.get),
+		route.Action(get, s.get),
 		route.Action(remove, s.remove),
 		route.Action(write("POST", one+"/test", "testWebhook", "Send a test event",
 			"Responds once the event is queued; the delivery log shows the outcome. Its data is `{\"test\": true}`.", 404, 422), s.test),
@@ -152,7 +154,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 	sub.Sealed = s.Box.Seal([]byte(key), sub.context())
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if s.Quota != nil {
-			if err := s.Quota.Take(tx, who.TenantID, quota.Webhooks); err != nil {
+			if err := s.Quota.Reserve(tx, who.TenantID, quota.Webhooks); err != nil {
 				return err
 			}
 		}
@@ -175,7 +177,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (v
 }
 
 func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action string, sub *Subscription) error {
-	return audit.Tell(s.Audit, tx, who, audit.Entry{Action: "webhook." + action, TargetType: "webhook", TargetID: sub.ID})
+	return audit.Write(s.Audit, tx, who, audit.Entry{Action: "webhook." + action, TargetType: "webhook", TargetID: sub.ID})
 }
 
 type nothing struct{}

@@ -57,11 +57,11 @@ func (s *stage) Resolve(_ context.Context, _ string, spec model.Spec) (model.Tar
 	return model.Target{Provider: "default", Model: spec.ModelRef, BaseURL: s.sim.URL}, nil
 }
 
-// MayProxy implements quota.Proxy.
-func (s *stage) MayProxy(context.Context, string, *model.Target) error { return s.refuse }
+// AllowProxyCall implements quota.Proxy.
+func (s *stage) AllowProxyCall(context.Context, string, *model.Target) error { return s.refuse }
 
-// Proxied implements quota.Proxy.
-func (s *stage) Proxied(_ string, use quota.Use) {
+// CountProxyCall implements quota.Proxy.
+func (s *stage) CountProxyCall(_ string, use quota.Use) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used = append(s.used, use)
@@ -83,7 +83,7 @@ func stageWith(t testing.TB, sim *modeltest.Server, adjust ...func(*stage)) *sta
 			Models: s, Client: model.Router{Wire: wire, Forwards: wire}, Plans: s,
 			CheckAgent: func(_ context.Context, _, id string) error {
 				if id != agentID {
-					return fault.NoSuch("agent")
+					return fault.NewNotFound("agent")
 				}
 				return nil
 			},

@@ -90,13 +90,16 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 	if once, ok := out.(route.ShownOnce); ok {
 		out = once.WithoutSecret()
 	}
+	out, err := o.withTag(out)
+	if err != nil {
+		return nil, err
+	}
 	r := asReply(out)
 	if r == nil {
 		a := &idempotency.Answer{Status: o.status}
 		if o.status == http.StatusNoContent {
 			return a, nil
 		}
-		var err error
 		a.Media = jsonMedia
 		a.Body, err = json.Marshal(out, answerOptions)
 		return a, err

@@ -213,7 +213,7 @@ func (b *binder) bindParams(x *exchange, r *http.Request, in reflect.Value) erro
 		if p.position >= 0 {
 			text := x.param(p.position)
 			if p.id && !ident.Valid(text) || p.schema.Violation(text) != "" || schema.SetScalar(field, text) != nil {
-				return fault.NoSuch(p.resource)
+				return fault.NewNotFound(p.resource)
 			}
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/idempotency"
 )
@@ -34,6 +35,8 @@ type exchange struct {
 
 	detached *detached // of a hijacked stream; nil: not hijacked
 
+	match string // If-Match of a Conditional write
+
 	origin txn.Origin // of the statements of its handler
 
 	status int // 0: no header was sent
@@ -54,6 +57,10 @@ func (x *exchange) Value(key any) any {
 		return x.routed
 	case txn.OriginKey{}:
 		return &x.origin
+	case route.MatcherKey{}:
+		if x.match != "" {
+			return x
+		}
 	}
 	return x.Context.Value(key)
 }

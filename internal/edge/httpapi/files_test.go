@@ -109,7 +109,7 @@ func fileRoutes() []route.Route {
 				case halfID:
 					c.Body = broken{strings.NewReader(letters[:copySize+10])}
 				default:
-					return nil, fault.NoSuch("file")
+					return nil, fault.NewNotFound("file")
 				}
 				return c, nil
 			},

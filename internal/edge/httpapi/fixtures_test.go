@@ -256,7 +256,7 @@ func toys(frames chan route.Frame) []route.Route {
 				After string `header:"Last-Event-ID" query:"last_event_id"`
 			}) (iter.Seq2[route.Frame, error], error) {
 				if in.After == "unknown" {
-					return nil, fault.NoSuch("toy")
+					return nil, fault.NewNotFound("toy")
 				}
 				return func(yield func(route.Frame, error) bool) {
 					if in.After != "" && !yield(route.Frame{Name: "resumed", Data: []byte(in.After)}, nil) {

@@ -115,6 +115,7 @@ func (d *document) add(p published) {
 	d.body(op, p)
 	d.answers(op, p)
 	d.refusals(op, p)
+	d.conditions(op, p)
 	if repeatable(p.Row) {
 		d.repeats(op, p.Repeats)
 	}

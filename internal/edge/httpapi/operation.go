@@ -36,9 +36,15 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		if lines, ok := out.(route.Lines); ok {
 			return x.serveLines(req, lines)
 		}
-		return o.reply(x, out)
+		if out, err = o.withTag(out); err != nil {
+			return err
+		}
+		return o.reply(x, o.unchanged(req, out))
 	}
 	o.serve = func(x *exchange, req *http.Request) error {
+		if o.row.Conditional && o.row.Method != http.MethodGet {
+			x.match = req.Header.Get("If-Match")
+		}
 		if key := req.Header[keyHeader]; key != nil && o.repeatable {
 			return s.serveIdempotent(x, req, o, in, answer)
 		}

@@ -55,11 +55,11 @@ func (s *embedStub) Embed(_ context.Context, texts []string) (model.Embedded, er
 	return out, nil
 }
 
-// MayProxy implements quota.Proxy.
-func (s *embedStub) MayProxy(context.Context, string, *model.Target) error { return s.plan }
+// AllowProxyCall implements quota.Proxy.
+func (s *embedStub) AllowProxyCall(context.Context, string, *model.Target) error { return s.plan }
 
-// Proxied implements quota.Proxy.
-func (s *embedStub) Proxied(_ string, use quota.Use) { s.used = append(s.used, use) }
+// CountProxyCall implements quota.Proxy.
+func (s *embedStub) CountProxyCall(_ string, use quota.Use) { s.used = append(s.used, use) }
 
 // serve runs the route and gives its address.
 func (s *embedStub) serve(t *testing.T, e *Embeddings) string {

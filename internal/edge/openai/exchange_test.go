@@ -105,7 +105,7 @@ func (s *stage) Create(_ context.Context, who authz.Caller, req run.Request) (*r
 		return nil, s.refuse
 	}
 	if req.AgentID != agentID || who.TenantID != tenant {
-		return nil, fault.NoSuch("agent")
+		return nil, fault.NewNotFound("agent")
 	}
 	s.made = req
 	for i, e := range s.live {
@@ -161,7 +161,7 @@ func (s *stage) Model(_ context.Context, _, id string) (ModelEntry, error) {
 	if i := slices.IndexFunc(s.agents, func(m ModelEntry) bool { return m.ID == id }); i >= 0 {
 		return s.agents[i], s.refuse
 	}
-	return ModelEntry{}, fault.NoSuch("agent")
+	return ModelEntry{}, fault.NewNotFound("agent")
 }
 
 func (s *stage) request(t *testing.T, method, path, body string, header ...string) *http.Request {

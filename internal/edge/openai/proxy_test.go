@@ -151,16 +151,16 @@ func (e *endpoint) Resolve(_ context.Context, _ string, spec model.Spec) (model.
 	return model.Target{Provider: provider, Model: name}, nil
 }
 
-// MayProxy implements quota.Proxy.
-func (e *endpoint) MayProxy(_ context.Context, _ string, t *model.Target) error {
+// AllowProxyCall implements quota.Proxy.
+func (e *endpoint) AllowProxyCall(_ context.Context, _ string, t *model.Target) error {
 	if t.Model == "too-good" {
 		return fault.New(fault.Forbidden, "", "Your plan does not have this model.")
 	}
 	return nil
 }
 
-// Proxied implements quota.Proxy.
-func (e *endpoint) Proxied(_ string, use quota.Use) { e.used = append(e.used, use) }
+// CountProxyCall implements quota.Proxy.
+func (e *endpoint) CountProxyCall(_ string, use quota.Use) { e.used = append(e.used, use) }
 
 // Forward implements model.Forwarder.
 func (e *endpoint) Forward(_ context.Context, f model.Forward, sink func([]byte) error) (model.Forwarded, error) {
@@ -184,7 +184,7 @@ func (e *endpoint) serve(t *testing.T) string {
 			Models: e, Client: model.Router{Forwards: e}, Plans: e,
 			CheckAgent: func(_ context.Context, of, id string) error {
 				if of != tenant || id != agentID {
-					return fault.NoSuch("agent")
+					return fault.NewNotFound("agent")
 				}
 				return nil
 			},

@@ -88,7 +88,7 @@ func (s *Responses) stored(ctx context.Context, tenant, id string) (*createdResp
 
 func (s *Responses) get(ctx context.Context, tenant, id string) (*responsechain.Response, error) {
 	if !ident.Valid(id) {
-		return nil, fault.NoSuch("response")
+		return nil, fault.NewNotFound("response")
 	}
 	return s.Chains.Get(ctx, tenant, id)
 }

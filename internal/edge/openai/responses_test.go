@@ -34,7 +34,7 @@ func (s *responseStore) Get(_ context.Context, of, id string) (*responsechain.Re
 			return &s.all[i], s.refuse
 		}
 	}
-	return nil, fault.NoSuch("response")
+	return nil, fault.NewNotFound("response")
 }
 
 // All implements Chains.

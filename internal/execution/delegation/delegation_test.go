@@ -69,7 +69,7 @@ func (r *runs) Get(_ context.Context, tenant, id string) (*run.Run, error) {
 	defer r.mu.Unlock()
 	found := r.all[id]
 	if found == nil || found.TenantID != tenant {
-		return nil, fault.NoSuch("run")
+		return nil, fault.NewNotFound("run")
 	}
 	c := *found
 	return &c, nil
@@ -269,7 +269,7 @@ func TestDelegateRefuses(t *testing.T) {
 		"itself":     {map[string]any{"agent_id": r.parent.ID, "message": "x"}, nil, `{}`, "cannot delegate to itself"},
 		"no_id":      {map[string]any{"agent_id": "the other one", "message": "x"}, nil, `{}`, "not the id of an agent"},
 		"no_message": {map[string]any{"agent_id": other.ID}, nil, `{}`, "missing property 'message'"},
-		"absent":     {map[string]any{"agent_id": ident.New(), "message": "x"}, fault.NoSuch("agent"), `{}`, "no such agent"},
+		"absent":     {map[string]any{"agent_id": ident.New(), "message": "x"}, fault.NewNotFound("agent"), `{}`, "no such agent"},
 		"suspended":  {map[string]any{"agent_id": other.ID, "message": "x"}, suspended, `{}`, "suspended"},
 		"too_deep":   {map[string]any{"agent_id": other.ID, "message": "x"}, nil, `{"source":"delegation","depth":5}`, "may be handed on 5 times"},
 		"broken":     {map[string]any{"agent_id": other.ID, "message": "x"}, errors.New("sql: secret"), `{}`, "The tool failed."},

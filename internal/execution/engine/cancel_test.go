@@ -140,9 +140,9 @@ type countingMeter struct {
 	total quota.Use
 }
 
-func (m *countingMeter) MayStart(context.Context, string) error     { return nil }
-func (m *countingMeter) MayAsk(context.Context, string) error       { return nil }
-func (m *countingMeter) MayCall(context.Context, string, int) error { return nil }
+func (m *countingMeter) AllowRun(context.Context, string) error            { return nil }
+func (m *countingMeter) AllowModelCall(context.Context, string) error      { return nil }
+func (m *countingMeter) AllowToolCalls(context.Context, string, int) error { return nil }
 
 func (m *countingMeter) Count(_ string, uses ...quota.Use) txn.Op {
 	return func(tx txn.Tx) error {

@@ -76,7 +76,7 @@ func (a *agents) Spec(_ context.Context, _, id string, _ int64) (*run.AgentSpec,
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone || id != a.spec.ID {
-		return nil, fault.NoSuch("agent")
+		return nil, fault.NewNotFound("agent")
 	}
 	spec := a.spec
 	return &spec, nil

@@ -1,13 +1,16 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"agentd/internal/base/ident"
+	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
 )
@@ -225,6 +228,51 @@ func TestRetryAfterHoldsForAllRuns(t *testing.T) {
 		slices.SortFunc(calls, time.Time.Compare)
 		if len(calls) != runs+1 || calls[1].Before(until) || calls[1].After(until.Add(time.Second)) {
 			h.t.Errorf("%d calls, the second %v after the pause", len(calls), fmt.Sprint(calls[1].Sub(until)))
+		}
+	})
+}
+
+// hooked is a writer that calls a function before one of its writes.
+type hooked struct {
+	txn.Writer
+	left atomic.Int64 // writes until then
+	hook func()
+}
+
+func (w *hooked) Write(ctx context.Context, do func(txn.Tx) error) error {
+	if w.left.Add(-1) == 0 {
+		w.hook()
+	}
+	return w.Writer.Write(ctx, do)
+}
+
+// A pause that is requested while a run begins to wait for a limit pauses it.
+func TestPauseAsLimitWaitBegins(t *testing.T) {
+	inBubble(t, &fakeModel{}, func(h *harness, n *node) {
+		n.stop()
+		m := hanging{make(chan time.Time)}
+		w := &hooked{Writer: h.db}
+		h.client, h.limits = m, model.Limits{MaxConcurrency: 1}
+		n = h.start("two", 8, w)
+		defer n.stop()
+		ctx, tenant := h.t.Context(), h.who.TenantID
+		holder := n.begin(run.Request{}).RunID
+		<-m.under
+		w.hook = func() {
+			var id string
+			if err := h.db.QueryRow(ctx, `SELECT run_id FROM runs ORDER BY run_id DESC LIMIT 1`).Scan(&id); err != nil || id == holder {
+				h.t.Errorf("the newest run is %q: %v", id, err)
+			}
+			if err := n.Pause(ctx, tenant, id); err != nil {
+				h.t.Error(err)
+			}
+		}
+		w.left.Store(2) // the first stores the run
+		id := n.begin(run.Request{}).RunID
+		rest(5 * time.Second)
+		r, err := n.Get(ctx, tenant, id)
+		if err != nil || r.Status != run.Paused || w.left.Load() >= 0 {
+			h.t.Errorf("the run is %+v, %v", r, err)
 		}
 	})
 }

@@ -34,8 +34,10 @@ func (j *journal) pause(ctx context.Context) error {
 		}
 	}
 	j.holdBegun()
-	if j.rec.Wait.For != "" { // the wait for a model that was to begin: a new step follows what may be said meanwhile
-		j.events.dropLast()
+	if j.rec.Wait.For != "" { // the wait that was to begin: a new step follows what may be said meanwhile
+		if n := len(j.events.live); n > 0 && j.events.live[n-1].Name == "step.retrying" { // not all waits have the event
+			j.events.dropLast()
+		}
 		j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))
 		j.endStep(j.newest().Abandoned(), run.StepMetrics{})
 	}

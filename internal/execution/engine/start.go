@@ -17,7 +17,7 @@ import (
 // the model is called; otherwise it is stored as queued for any node.
 func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) error {
 	if e.Meter != nil {
-		if err := e.Meter.MayStart(ctx, r.TenantID); err != nil {
+		if err := e.Meter.AllowRun(ctx, r.TenantID); err != nil {
 			return err
 		}
 	}

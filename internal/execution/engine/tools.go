@@ -39,7 +39,7 @@ func (o *outcome) fail(format string, args ...any) {
 func (t *turn) runTools(ctx context.Context) error {
 	calls := t.j.pendingTools()
 	if t.e.Meter != nil {
-		if err := t.e.Meter.MayCall(ctx, t.j.rec.TenantID, len(calls)); err != nil {
+		if err := t.e.Meter.AllowToolCalls(ctx, t.j.rec.TenantID, len(calls)); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func (j *journal) checkQuota(ctx context.Context) error {
 	if j.e.Meter == nil {
 		return nil
 	}
-	return j.e.Meter.MayAsk(ctx, j.rec.TenantID)
+	return j.e.Meter.AllowModelCall(ctx, j.rec.TenantID)
 }
 
 // withUsage appends to a commit that its use is counted. It comes last; see

@@ -56,7 +56,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Response, error)
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fault.NoSuch("response")
+		return nil, fault.NewNotFound("response")
 	}
 	return &found[0], nil
 }

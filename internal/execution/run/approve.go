@@ -110,7 +110,7 @@ func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in Re
 // pending.
 func (c *mutation) choose(id string) (*Approval, int, error) {
 	if c.r.Wait.Approvals == 0 && id != "" {
-		return nil, 0, fault.NoSuch("approval")
+		return nil, 0, fault.NewNotFound("approval")
 	}
 	all, err := c.s.Runs.ListApprovalsByRun(c.tx.Context(), c.tx, c.r.TenantID, c.r.RunID)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *mutation) choose(id string) (*Approval, int, error) {
 	}
 	switch {
 	case id != "" && chosen == nil:
-		return nil, 0, fault.NoSuch("approval")
+		return nil, 0, fault.NewNotFound("approval")
 	case chosen != nil && chosen.Status != ApprovalPending:
 		return nil, 0, fault.WrongState("approval", string(chosen.Status), "a decision")
 	case c.r.Status != AwaitingApproval || chosen == nil:
@@ -150,7 +150,7 @@ func (c *mutation) decide(a *Approval, who authz.Caller) error {
 	if err != nil {
 		return err
 	}
-	err = audit.Tell(c.s.Audit, c.tx, who, audit.Entry{
+	err = audit.Write(c.s.Audit, c.tx, who, audit.Entry{
 		Action: "run.approval_decided", TargetType: "run", TargetID: c.r.RunID, Details: details,
 	})
 	if err != nil {

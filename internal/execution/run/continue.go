@@ -98,7 +98,7 @@ func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, mes
 	}
 	if r.SessionID != nil {
 		if s.Sessions == nil {
-			return none, fault.NoSuch("session")
+			return none, fault.NewNotFound("session")
 		}
 		if err := s.Sessions.Join(ctx, who.TenantID, &req); err != nil {
 			return none, err
@@ -144,7 +144,7 @@ func (s *Service) continueFailed(ctx context.Context, who authz.Caller, r *Recor
 	}
 	if r.SessionID != nil {
 		if s.Sessions == nil {
-			return none, fault.NoSuch("session")
+			return none, fault.NewNotFound("session")
 		}
 		if err := s.Sessions.Replace(ctx, who.TenantID, &req, r.RunID); err != nil {
 			return none, err

@@ -133,7 +133,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	}
 	if b.SessionID != nil {
 		if s.Sessions == nil {
-			return nil, fault.NoSuch("session")
+			return nil, fault.NewNotFound("session")
 		}
 		if err := s.Sessions.Join(ctx, who.TenantID, &req); err != nil {
 			return nil, err

@@ -90,7 +90,7 @@ func (s families) step(ctx context.Context, who authz.Caller, in *stepIn) (*Step
 		one = slices.DeleteFunc(withPending(one, r), func(s Step) bool { return s.StepID != in.StepID })
 	}
 	if len(one) == 0 {
-		return nil, fault.NoSuch("step")
+		return nil, fault.NewNotFound("step")
 	}
 	return &one[0], s.addChildren(ctx, r, one)
 }

@@ -17,17 +17,17 @@ func (s *Service) Routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: own, ID: "getSchedule", Tag: "Scheduler", Scopes: read, Role: authz.Viewer,
-			Summary: "Get an agent's schedule", Errors: []int{404}, Nullable: true,
+			Summary: "Get an agent's schedule", Errors: []int{404}, Nullable: true, Conditional: true,
 			Doc: "null where the agent has no schedule.",
 		}, s.get),
 		route.Action(route.Row{
 			Method: "PUT", Path: own, ID: "setSchedule", Tag: "Scheduler", Scopes: write, Role: authz.Developer,
-			Summary: "Set an agent's schedule", Errors: []int{404, 409},
+			Summary: "Set an agent's schedule", Errors: []int{404, 409}, Conditional: true,
 			Doc: "Replaces the whole schedule and resumes one that is paused. The agent's field schedule has the same content.",
 		}, s.set),
 		route.Action(route.Row{
 			Method: "DELETE", Path: own, ID: "removeSchedule", Tag: "Scheduler", Scopes: write, Role: authz.Developer,
-			Summary: "Remove an agent's schedule", Errors: []int{404, 409},
+			Summary: "Remove an agent's schedule", Errors: []int{404, 409}, Conditional: true,
 			Doc: "Succeeds also if there is no schedule. Runs that it started continue.",
 		}, s.remove),
 		route.Action(route.Row{

@@ -113,6 +113,14 @@ type Schedule struct {
 	LastSkipReason      string     `json:"last_skip_reason,omitzero" enum:"concurrency,missed,tenant_suspended,refused" doc:"Why the newest skipped fire started no run."`
 }
 
+// Editable implements route.Editable.
+func (s *Schedule) Editable() any {
+	if s == nil {
+		return nil
+	}
+	return s.Config
+}
+
 func show(agentID string, c *Config, st *State) *Schedule {
 	return &Schedule{
 		AgentID: agentID, Config: *c, NextRunAt: moment(st.NextRunAt), Status: st.Status, Problem: st.Problem,

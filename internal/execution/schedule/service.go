@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
+	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -244,6 +245,9 @@ func (s *Service) Set(ctx context.Context, who authz.Caller, agentID string, c *
 	var shown *Schedule
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		g, err := s.Agents.UpdateTx(tx, who, agentID, func(g *agent.Agent) error {
+			if err := match(tx, g); err != nil {
+				return err
+			}
 			g.Schedule = []byte(text)
 			return nil
 		})
@@ -260,12 +264,31 @@ func (s *Service) Set(ctx context.Context, who authz.Caller, agentID string, c *
 	return shown, err
 }
 
+// match checks the request's If-Match against the schedule that an agent has.
+func match(tx txn.Tx, g *agent.Agent) error {
+	set, err := setupOf(g)
+	if err != nil {
+		return err
+	}
+	var current *Schedule
+	if set.exists() {
+		current = &Schedule{}
+	}
+	if set.config != nil {
+		current.Config = *set.config
+	}
+	return route.Match(tx.Context(), current)
+}
+
 // Remove deletes an agent's schedule, if it has one. Errors: fault.NotFound for
 // the agent.
 func (s *Service) Remove(ctx context.Context, who authz.Caller, agentID string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
 		g, err := s.Agents.GetTx(tx, who.TenantID, agentID)
 		if err != nil {
+			return err
+		}
+		if err := match(tx, g); err != nil {
 			return err
 		}
 		if len(g.Schedule) > 0 {

@@ -39,7 +39,7 @@ func (s *Service) Routes() []route.Route {
 		}, s.list),
 		route.Action(route.Row{
 			Method: "GET", Path: listPath + "/{sensorId}", ID: "getSensor", Tag: "Webhooks", Scopes: read, Role: authz.Viewer,
-			Summary: "Get a sensor", Errors: []int{404},
+			Summary: "Get a sensor", Errors: []int{404}, Conditional: true,
 		}, s.get),
 		route.Action(route.Row{
 			Method: "DELETE", Path: listPath + "/{sensorId}", ID: "deleteSensor", Tag: "Webhooks", Scopes: write, Role: authz.Admin, Fresh: true,
@@ -158,7 +158,7 @@ func (s *Service) get(ctx context.Context, who authz.Caller, in *sensorIn) (*Vie
 		return nil, err
 	}
 	if of == nil {
-		return nil, fault.NoSuch("sensor")
+		return nil, fault.NewNotFound("sensor")
 	}
 	return s.view(of), nil
 }

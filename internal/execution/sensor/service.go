@@ -149,7 +149,7 @@ func (s *Service) recordAudit(tx txn.Tx, who authz.Caller, action, id string, of
 			return err
 		}
 	}
-	return audit.Tell(s.Audit, tx, who, e)
+	return audit.Write(s.Audit, tx, who, e)
 }
 
 // AgentDeleted ends the sensors of a deleted agent. It is idempotent.

@@ -114,7 +114,7 @@ func (s *annotationService) list(ctx context.Context, who authz.Caller, in *idIn
 func (s *annotationService) update(ctx context.Context, who authz.Caller, in *annotationChangeIn) (annotationView, error) {
 	a, err := s.store.Update(ctx, who, in.AnnotationID, func(_ txn.Tx, a *Annotation) error {
 		if a.SessionID != in.SessionID {
-			return fault.NoSuch("annotation")
+			return fault.NewNotFound("annotation")
 		}
 		if in.Body.Resolved != nil {
 			a.Resolved = *in.Body.Resolved
@@ -134,7 +134,7 @@ func (s *annotationService) delete(ctx context.Context, who authz.Caller, in *an
 			return err
 		}
 		if a.SessionID != in.SessionID {
-			return fault.NoSuch("annotation")
+			return fault.NewNotFound("annotation")
 		}
 		return s.store.DeleteTx(tx, who, in.AnnotationID)
 	})
@@ -145,7 +145,7 @@ func (s *annotationService) delete(ctx context.Context, who authz.Caller, in *an
 // of another session.
 func annotationAbsent(err error) error {
 	if fault.Is(err, fault.NotFound) {
-		return fault.NoSuch("annotation")
+		return fault.NewNotFound("annotation")
 	}
 	return err
 }

@@ -66,7 +66,7 @@ func (r attachmentReader) read(ctx context.Context, tenant, message string, ids 
 	total := int64(0)
 	for i, id := range ids {
 		if !ident.Valid(id) || r.files == nil {
-			return nil, nil, fault.NoSuch("file")
+			return nil, nil, fault.NewNotFound("file")
 		}
 		a, p, err := r.readFile(ctx, tenant, id)
 		if err != nil {

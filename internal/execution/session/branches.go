@@ -53,7 +53,7 @@ func (b *branchService) fork(ctx context.Context, tenant, id string, in *newBran
 		branch.ParentID = r.ActiveBranch
 	}
 	if _, ok := newBranchGraph(r, branches, nil).branch(branch.ParentID); !ok {
-		return nil, fault.NoSuch("branch")
+		return nil, fault.NewNotFound("branch")
 	}
 	if branch.Name == "" {
 		branch.Name = "branch-" + branch.BranchID[len(branch.BranchID)-8:]
@@ -84,7 +84,7 @@ func (b *branchService) insert(tx txn.Tx, tenant, id string, branch *Branch) err
 			"A session has at most %d branches; delete one that is not needed.", maxBranches)
 	}
 	if _, ok := newBranchGraph(r, stored, nil).branch(branch.ParentID); !ok { // deleted meanwhile
-		return fault.NoSuch("branch")
+		return fault.NewNotFound("branch")
 	}
 	r.UpdatedAt = branch.CreatedAt
 	if err := b.store.UpdateTx(tx, r); err != nil {
@@ -114,7 +114,7 @@ func (b *branchService) setForkPoint(ctx context.Context, r *Record, branch *Bra
 		return err
 	}
 	if seg == nil {
-		return fault.NoSuch("run")
+		return fault.NewNotFound("run")
 	}
 	return b.checkForkStep(ctx, r.TenantID, seg, branch.ForkStep)
 }
@@ -216,7 +216,7 @@ func (b *branchService) activate(ctx context.Context, tenant, id, branch string)
 		}
 		target, ok := newBranchGraph(r, all, nil).branch(branch)
 		if !ok {
-			return fault.NoSuch("branch")
+			return fault.NewNotFound("branch")
 		}
 		if target.Status != branchActive {
 			return fault.New(fault.Invalid, "", "The branch is %s and cannot be activated.", target.Status)
@@ -271,7 +271,7 @@ func (b *branchService) checkDeletable(tx txn.Tx, r *Record, branch string) erro
 	}
 	switch _, ok := newBranchGraph(r, all, nil).branch(branch); {
 	case !ok:
-		return fault.NoSuch("branch")
+		return fault.NewNotFound("branch")
 	case branch == Root:
 		return fault.New(fault.Invalid, "", "The branch main is the root of the session and cannot be deleted.")
 	case branch == r.ActiveBranch:

@@ -45,7 +45,7 @@ func (r *fakeRuns) Get(_ context.Context, _, id string) (*run.Run, error) {
 	if slices.ContainsFunc(r.created, func(q run.Request) bool { return q.RunID == id }) {
 		return &run.Run{RunID: id, Status: run.Running}, nil
 	}
-	return nil, fault.NoSuch("run")
+	return nil, fault.NewNotFound("run")
 }
 
 func (r *fakeRuns) Cancel(context.Context, string, string) (run.CancelAnswer, error) {

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -92,7 +93,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 // insert stores a session if the tenant's plan has room for it.
 func (l *lifecycle) insert(tx txn.Tx, r *Record) error {
 	if l.quota != nil {
-		if err := l.quota.Take(tx, r.TenantID, quota.ActiveSessions); err != nil {
+		if err := l.quota.Reserve(tx, r.TenantID, quota.ActiveSessions); err != nil {
 			return err
 		}
 	}
@@ -232,6 +233,9 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 		if r, err = l.store.LockTx(tx, tenant, id); err != nil {
 			return err
 		}
+		if err := l.match(tx, r); err != nil {
+			return err
+		}
 		if c.Metadata != nil {
 			if err := l.mergeMetadata(tx, r, c.Metadata); err != nil {
 				return err
@@ -250,6 +254,11 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 		return nil, err
 	}
 	return l.withHistory(ctx, r)
+}
+
+func (l *lifecycle) match(tx txn.Tx, r *Record) error {
+	current := r.show(l.clock.Now())
+	return route.Match(tx.Context(), &current)
 }
 
 func (l *lifecycle) mergeMetadata(tx txn.Tx, r *Record, patch schema.Object) error {
@@ -283,6 +292,9 @@ func (l *lifecycle) close(ctx context.Context, who authz.Caller, id string) (Del
 		if err != nil || r.Status == Closed {
 			return err
 		}
+		if err := l.match(tx, r); err != nil {
+			return err
+		}
 		r.Status, r.UpdatedAt = Closed, l.clock.Now()
 		l.hints.publish(tx, id, hintClosed)
 		if err := l.onChange(tx, r.TenantID, id); err != nil {
@@ -301,7 +313,7 @@ func (l *lifecycle) close(ctx context.Context, who authz.Caller, id string) (Del
 
 // recordAudit records an action on a session in the audit log.
 func recordAudit(log audit.Recorder, tx txn.Tx, who authz.Caller, action, id string) error {
-	return audit.Tell(log, tx, who, audit.Entry{Action: "session." + action, TargetType: "session", TargetID: id})
+	return audit.Write(log, tx, who, audit.Entry{Action: "session." + action, TargetType: "session", TargetID: id})
 }
 
 // handle expires a session whose time is over, and cancels the turns that wait in
@@ -392,7 +404,7 @@ type (
 func (l *lifecycle) closeMany(ctx context.Context, who authz.Caller, ids []string) (bulkDeleted, error) {
 	out := bulkDeleted{Failed: []string{}}
 	for _, id := range ids {
-		err := error(fault.NoSuch("session"))
+		err := error(fault.NewNotFound("session"))
 		if ident.Valid(id) {
 			_, err = l.close(ctx, who, id)
 		}

@@ -66,7 +66,7 @@ func piecesOf(branches []Branch, id string, turnOf func(run string) (Turn, error
 	}
 	i := slices.IndexFunc(branches, func(b Branch) bool { return b.BranchID == id })
 	if i < 0 {
-		return nil, fault.NoSuch("branch")
+		return nil, fault.NewNotFound("branch")
 	}
 	b := &branches[i]
 	if b.ParentID == "" || b.ForkRunID == "" {

@@ -72,6 +72,15 @@ type Session struct {
 	ModelOverride    *ModelOverride `json:"model_override" doc:"Used instead of the agent's model."`
 }
 
+// Editable implements route.Editable.
+func (s *Session) Editable() any {
+	return struct {
+		Metadata  schema.Object
+		QueueMode string
+		Model     *ModelOverride
+	}{s.Metadata, s.QueueMode, s.ModelOverride}
+}
+
 // ModelOverride is the model that the runs of a session use instead of their
 // agent's.
 type ModelOverride struct {

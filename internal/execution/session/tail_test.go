@@ -35,7 +35,7 @@ func (m *memory) find(ok func(*Turn) bool) (Turn, error) {
 	if i := slices.IndexFunc(m.turns, func(t Turn) bool { return ok(&t) }); i >= 0 {
 		return m.turns[i], nil
 	}
-	return Turn{}, fault.NoSuch("turn")
+	return Turn{}, fault.NewNotFound("turn")
 }
 
 func (m *memory) GetTurn(_ context.Context, _, id string) (Turn, error) {
@@ -62,7 +62,7 @@ func (m *memory) ListTurnsBack(_ context.Context, _, _, branch string, before in
 func (m *memory) GetSummarizedTurn(_ context.Context, _, _, branch string, through int64) (Turn, error) {
 	found := m.back(func(t *Turn) bool { return t.BranchID == branch && t.Turn <= through && t.Summarized }, 1)
 	if len(found) == 0 {
-		return Turn{}, fault.NoSuch("turn")
+		return Turn{}, fault.NewNotFound("turn")
 	}
 	return found[0], nil
 }

@@ -91,7 +91,7 @@ func (in *newTask) agents() ([]string, error) {
 	case targets != 1:
 		return nil, fault.BadFields(fault.Field{Field: "agent_id", Message: "send exactly one of agent_id, agent_ids and team_id"})
 	case in.TeamID != "":
-		return nil, fault.NoSuch("team")
+		return nil, fault.NewNotFound("team")
 	case in.AgentID != "":
 		return []string{in.AgentID}, nil
 	}

@@ -174,7 +174,7 @@ func (s *todoService) lock(tx txn.Tx, tenant, sessionID, id string) (*Todo, erro
 		return nil, err
 	}
 	if t.SessionID != sessionID {
-		return nil, fault.NoSuch("todo")
+		return nil, fault.NewNotFound("todo")
 	}
 	return t, nil
 }

@@ -164,7 +164,7 @@ func (s *todoService) validate(in *TodoFields, sent fieldSet) error {
 		return fault.BadFields(invalid...)
 	}
 	if in.TeamID != nil {
-		return fault.NoSuch("team")
+		return fault.NewNotFound("team")
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ type Recorder interface {
 	Record(tx txn.Tx, who authz.Caller, e Entry) error
 }
 
-// Tell records an entry with r; if r is nil, it does nothing.
-func Tell(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
+// Write records an entry with r; if r is nil, it does nothing.
+func Write(r Recorder, tx txn.Tx, who authz.Caller, e Entry) error {
 	if r == nil {
 		return nil
 	}

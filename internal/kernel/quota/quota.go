@@ -158,12 +158,12 @@ func Called(target model.Target, u model.Usage) Use {
 // The three checks use counters that are at most a second old, plus what this
 // process counted since. Errors: a refusal of this package.
 type Meter interface {
-	// MayStart checks whether a run may be created.
-	MayStart(ctx context.Context, tenant string) error
-	// MayAsk checks whether a model may be called.
-	MayAsk(ctx context.Context, tenant string) error
-	// MayCall checks whether a number of tools may be called.
-	MayCall(ctx context.Context, tenant string, calls int) error
+	// AllowRun checks whether a run may be created.
+	AllowRun(ctx context.Context, tenant string) error
+	// AllowModelCall checks whether a model may be called.
+	AllowModelCall(ctx context.Context, tenant string) error
+	// AllowToolCalls checks whether a number of tools may be called.
+	AllowToolCalls(ctx context.Context, tenant string, calls int) error
 	// Count counts uses, and refuses runs that exceed the plan. It locks the
 	// tenant's counters until commit, so it comes last in a transaction: a lock
 	// that others hold while they count must not be requested after it.
@@ -173,23 +173,23 @@ type Meter interface {
 // Proxy limits and counts the model calls outside of runs: those of the model
 // proxy.
 type Proxy interface {
-	// MayProxy checks whether a tenant may call a model now: whether its plan
+	// AllowProxyCall checks whether a tenant may call a model now: whether its plan
 	// includes the model, one more call fits the limits of the minute, the hour
 	// and the day, and tokens and money are left. It counts the call. The target
 	// is nil if the operator chose the model, which every plan includes. Errors:
 	// a refusal of this package.
-	MayProxy(ctx context.Context, tenant string, target *model.Target) error
-	// Proxied counts the usage of a call. It returns at once; the counts are
+	AllowProxyCall(ctx context.Context, tenant string, target *model.Target) error
+	// CountProxyCall counts the usage of a call. It returns at once; the counts are
 	// stored shortly after.
-	Proxied(tenant string, use Use)
+	CountProxyCall(tenant string, use Use)
 }
 
 // Gate limits the number of things.
 type Gate interface {
-	// Take is called in the transaction that creates a thing, before it is
+	// Reserve is called in the transaction that creates a thing, before it is
 	// written. It refuses one beyond the limit; concurrent creations wait for
 	// the commit.
-	Take(tx txn.Tx, tenant string, r Resource) error
+	Reserve(tx txn.Tx, tenant string, r Resource) error
 }
 
 // Creation returns a Before function for a [resource.Kind], which counts its
@@ -199,6 +199,6 @@ func Creation[T any](g Gate, r Resource) func(*resource.Edit[T]) error {
 		if g == nil || e.Action != resource.Created {
 			return nil
 		}
-		return g.Take(e.Tx, e.Who.TenantID, r)
+		return g.Reserve(e.Tx, e.Who.TenantID, r)
 	}
 }

@@ -70,7 +70,7 @@ func (s *Store[T]) Get(ctx context.Context, tenant, id string) (*T, error) {
 // version; see Decode.
 func (s *Store[T]) Read(ctx context.Context, tenant, id string) (Doc, error) {
 	if !ident.Valid(id) {
-		return Doc{}, fault.NoSuch(s.what)
+		return Doc{}, fault.NewNotFound(s.what)
 	}
 	doc, err := s.deps.Backend.Get(ctx, s.Name, tenant, id)
 	return doc, s.translate(err)
@@ -88,7 +88,7 @@ func (s *Store[T]) GetTx(tx txn.Tx, tenant, id string) (*T, error) {
 
 func (s *Store[T]) lock(tx txn.Tx, tenant, id string) (Doc, error) {
 	if !ident.Valid(id) {
-		return Doc{}, fault.NoSuch(s.what)
+		return Doc{}, fault.NewNotFound(s.what)
 	}
 	doc, err := s.deps.Backend.LockTx(tx, s.Name, tenant, id)
 	return doc, s.translate(err)
@@ -294,7 +294,7 @@ func (s *Store[T]) translate(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrAbsent):
-		return fault.NoSuch(s.what)
+		return fault.NewNotFound(s.what)
 	case errors.Is(err, ErrStale):
 		return fault.Changed(s.what).Because(err)
 	case errors.Is(err, ErrTaken):

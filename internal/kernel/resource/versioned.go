@@ -257,7 +257,7 @@ func (v *Versioned[T]) findTx(tx txn.Tx, tenant, id string, number int64) (*vers
 
 func (v *Versioned[T]) only(found []*versionDoc, err error) (*versionDoc, error) {
 	if err == nil && len(found) == 0 {
-		err = fault.NoSuch("version of " + v.one())
+		err = fault.NewNotFound("version of " + v.one())
 	}
 	if err != nil {
 		return nil, err

@@ -183,4 +183,4 @@ func (s *Store) DeletePartsTx(tx txn.Tx, l blob.Loose, limit int) (done bool, er
 	return true, err
 }
 
-func noBlob() error { return fault.NoSuch("stored content") }
+func noBlob() error { return fault.NewNotFound("stored content") }

@@ -53,7 +53,7 @@ func (e *Encoder) Fail(err error) {
 }
 
 // Op returns a statement that changes exactly one row, with its arguments
-// encoded. A statement that changes none fails with fault.NoSuch(noun).
+// encoded. A statement that changes none fails with fault.NewNotFound(noun).
 func (e *Encoder) Op(noun, statement string, args ...any) txn.Op {
 	if e.err != nil {
 		return txn.Fail(e.err)
@@ -61,7 +61,7 @@ func (e *Encoder) Op(noun, statement string, args ...any) txn.Op {
 	return func(tx txn.Tx) error {
 		n, err := From(tx).Exec(statement, args...)
 		if err == nil && n != 1 {
-			err = fault.NoSuch(noun)
+			err = fault.NewNotFound(noun)
 		}
 		return err
 	}

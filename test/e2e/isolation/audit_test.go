@@ -90,7 +90,7 @@ func TestWritesAreAudited(t *testing.T) {
 			case excused && len(fresh) > 0:
 				t.Errorf("%s leaves %v, though it is said that it need not: %s", op, fresh, reason)
 			case !excused && len(fresh) == 0:
-				t.Errorf("%s leaves no entry in the audit log: have its slice call audit.Tell in its transaction, or say in unaudited why not", op)
+				t.Errorf("%s leaves no entry in the audit log: have its slice call audit.Write in its transaction, or say in unaudited why not", op)
 			}
 			for _, e := range fresh {
 				own := e["method"] == "api_key" && e["actor_key_id"] == c.Grant.KeyID && e["actor_user_id"] == c.Grant.UserID

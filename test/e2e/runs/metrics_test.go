@@ -55,8 +55,44 @@ func TestMetricsOfARun(t *testing.T) {
 	}
 }
 
-// Nodes over one database divide the limits of a provider, and the one that is left
-// gets the whole (rule D22-limits-nodes).
+// A lease that a node finds lost, because another node ended its run meanwhile, is
+// counted by that node (rule X-metrics-work).
+func TestMetricOfLostLeases(t *testing.T) {
+	t.Parallel()
+	apptest.SkipUnderRace(t)
+	if testing.Short() {
+		t.Skip("waits until a lease is renewed")
+	}
+	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{HangFirst: true}))
+	database := sqldbtest.Config(t, sqldbtest.Postgres)
+	shared := func(c *config.Config) { c.Storage.DatabaseURL = config.NewURL(database.URL) }
+	a := apptest.Start(t, sim, shared, apptest.SharedSecretKey)
+	b := apptest.Start(t, sim, shared, apptest.SharedSecretKey) // without a common bus, a receives no signal of the cancel
+	const series = `agentd_leases_lost_total{kind="run"} `
+	lost := func(n *apptest.Server) string {
+		_, after, _ := strings.Cut(string(n.SendHeaders("GET", "/metrics", "").Body), series)
+		value, _, _ := strings.Cut(after, "\n")
+		return value
+	}
+	id := a.StartRun(a.CreateAgent(nil), "Go.", nil)
+	for sim.Calls() == 0 {
+		<-time.After(5 * time.Millisecond)
+	}
+	if got := lost(a); got != "" && got != "0" {
+		t.Errorf("before, the metric is %s", got)
+	}
+	b.Expect(200, "POST", "/api/v1/runs/"+id+"/cancel", nil)
+	for begun := time.Now(); lost(a) != "1"; <-time.After(50 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("the metric is %q", lost(a))
+		}
+	}
+	if got := lost(b); got != "" && got != "0" {
+		t.Errorf("of the other node it is %s", got)
+	}
+}
+
+// Nodes over one database divide the limits of a provider (rule D22-limits-nodes).
 func TestTwoNodesDivideALimit(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)

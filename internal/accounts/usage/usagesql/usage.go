@@ -90,6 +90,15 @@ func (s *Store) GetTerms(ctx context.Context, tx txn.Tx, tenant string) (usage.T
 	return t, err
 }
 
+// LockBudgetTx implements usage.Store.
+func (s *Store) LockBudgetTx(tx txn.Tx, tenant string) (*usage.Budget, error) {
+	if err := sqldb.From(tx).LockTenant(tenant); err != nil {
+		return nil, err
+	}
+	t, err := s.GetTerms(tx.Context(), tx, tenant)
+	return t.Budget, err
+}
+
 // IncrementTx implements usage.Store.
 func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.Use, want bool) (m, d usage.Totals, err error) {
 	var total quota.Use
@@ -285,7 +294,7 @@ func (s *Store) GetEvent(ctx context.Context, tenant, id string) (usage.Event, e
 	err := s.db.QueryRow(ctx, selectEvent, tenant, id).
 		Scan(&e.Type, &e.Resource, &e.Period, &e.Used, &e.Limit, &resets, &created)
 	if errors.Is(err, sql.ErrNoRows) {
-		return e, fault.NoSuch("event")
+		return e, fault.NewNotFound("event")
 	}
 	e.ResetsAt, e.CreatedAt = sqldb.Time(resets), sqldb.Time(created)
 	return e, err

@@ -71,7 +71,7 @@ func scanArtifact(tenant string, row sqldb.Row) (*artifact.Record, error) {
 	var created int64
 	err := row.Scan(&r.RunID, &r.ArtifactID, &r.Name, &r.MimeType, &r.SizeBytes, &r.SHA256, &created)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("artifact")
+		return nil, fault.NewNotFound("artifact")
 	}
 	r.CreatedAt = sqldb.Time(created)
 	return r, err

@@ -86,7 +86,7 @@ func scanFile(tenant string, row sqldb.Row) (*file.File, error) {
 	var created int64
 	err := row.Scan(&f.FileID, &f.Filename, &f.MimeType, &f.SizeBytes, &f.SHA256, &created)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("file")
+		return nil, fault.NewNotFound("file")
 	}
 	f.CreatedAt = sqldb.Time(created)
 	return f, err

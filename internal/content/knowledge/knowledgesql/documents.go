@@ -43,7 +43,7 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, base, id string) (knowledge.Document
 	t := sqldb.From(tx)
 	d, err := scanDocument(t.QueryRow(selectDocuments+` AND document_id = ?`+t.ForUpdate(), tenant, base, id), tenant, base)
 	if errors.Is(err, sql.ErrNoRows) {
-		return d, fault.NoSuch("document")
+		return d, fault.NewNotFound("document")
 	}
 	if err != nil {
 		return d, err

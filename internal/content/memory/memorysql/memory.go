@@ -155,7 +155,7 @@ func (s *Store) Get(ctx context.Context, tenant, agent, id string) (*memory.Entr
 func oneEntry(row *sql.Row, tenant, agent string) (*memory.Entry, error) {
 	e, err := scanEntry(row, tenant, agent)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("memory entry")
+		return nil, fault.NewNotFound("memory entry")
 	}
 	return &e, err
 }

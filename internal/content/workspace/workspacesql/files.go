@@ -106,7 +106,7 @@ func scanFile(row sqldb.Row) (*workspace.File, error) {
 	var created, updated int64
 	err := row.Scan(&f.Path, &f.FileID, &f.MimeType, &f.SizeBytes, &f.ETag, &created, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("file")
+		return nil, fault.NewNotFound("file")
 	}
 	f.Filename = f.Path[strings.LastIndexByte(f.Path, '/')+1:]
 	f.CreatedAt, f.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)

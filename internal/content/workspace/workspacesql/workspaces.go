@@ -128,7 +128,7 @@ func scanWorkspace(tenant string, row sqldb.Row) (*workspace.Workspace, error) {
 	var created, updated int64
 	err := row.Scan(&w.WorkspaceID, &w.OwnerType, &owner, &w.Name, &w.FileCount, &w.TotalSizeBytes, &created, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("workspace")
+		return nil, fault.NewNotFound("workspace")
 	}
 	if owner != "" {
 		w.OwnerID = &owner
@@ -181,7 +181,7 @@ func (s *Store) UpdateTx(tx txn.Tx, w *workspace.Workspace) error {
 		WHERE tenant_id = ? AND workspace_id = ?`,
 		w.Name, w.OwnerType, orEmpty(w.OwnerID), w.FileCount, w.TotalSizeBytes, sqldb.Micros(w.UpdatedAt), w.TenantID, w.WorkspaceID)
 	if err == nil && n != 1 {
-		err = fault.NoSuch("workspace")
+		err = fault.NewNotFound("workspace")
 	}
 	return err
 }

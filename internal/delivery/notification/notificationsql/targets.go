@@ -62,8 +62,21 @@ func (s *Store) HasTargetsTx(tx txn.Tx, tenant string) (found bool, err error) {
 
 // GetPrefs implements notification.DeliveryStore.
 func (s *Store) GetPrefs(ctx context.Context, tenant, user string) (*notification.Prefs, error) {
+	return scanPrefs(s.db.QueryRow(ctx, selectPrefs, tenant, user))
+}
+
+// LockPrefsTx implements notification.DeliveryStore.
+func (s *Store) LockPrefsTx(tx txn.Tx, tenant, user string) (*notification.Prefs, error) {
+	t := sqldb.From(tx)
+	if err := t.LockTenant(tenant); err != nil { // there may be no row to lock yet
+		return nil, err
+	}
+	return scanPrefs(t.QueryRow(selectPrefs, tenant, user))
+}
+
+func scanPrefs(row sqldb.Row) (*notification.Prefs, error) {
 	var body string
-	err := s.db.QueryRow(ctx, selectPrefs, tenant, user).Scan(&body)
+	err := row.Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -132,7 +145,7 @@ func scanTarget(tenant string, row sqldb.Row) (*notification.Target, error) {
 	err := row.Scan(&t.ID, &t.UserID, &t.Label, &t.Enabled, &t.Kind, &t.Sealed, &created, &last, &t.LastError,
 		&confirmed, &t.ConfirmHash, &until)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("notification target")
+		return nil, fault.NewNotFound("notification target")
 	}
 	t.CreatedAt, t.LastAt, t.ConfirmedAt, t.ConfirmUntil = sqldb.Time(created), sqldb.Time(last), sqldb.Time(confirmed), sqldb.Time(until)
 	return t, err

@@ -85,7 +85,7 @@ func (s *Store) CreateTx(tx txn.Tx, w webhook.Subscription) (count int, err erro
 func (s *Store) Get(ctx context.Context, tenant, id string) (*webhook.Subscription, error) {
 	all, err := s.read(ctx, tenant, ` AND webhook_id = ?`, tenant, id)
 	if err == nil && len(all) == 0 {
-		err = fault.NoSuch("webhook subscription")
+		err = fault.NewNotFound("webhook subscription")
 	}
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *Store) EnableTx(tx txn.Tx, tenant, id string) error {
 	n, err := sqldb.From(tx).Exec(`UPDATE webhooks SET status = 'active', failures = 0
 		WHERE tenant_id = ? AND webhook_id = ? AND deleted_at = 0`, tenant, id)
 	if err == nil && n == 0 {
-		err = fault.NoSuch("webhook subscription")
+		err = fault.NewNotFound("webhook subscription")
 	}
 	return err
 }
@@ -265,7 +265,7 @@ func (s *Store) GetAttempt(ctx context.Context, tenant, id, delivery string) (*w
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return nil, errors.Join(rows.Err(), fault.NoSuch("webhook delivery"))
+		return nil, errors.Join(rows.Err(), fault.NewNotFound("webhook delivery"))
 	}
 	r := &webhook.DueAttempt{}
 	return r, scanAttempt(rows, &r.Attempt, &r.Body)

@@ -42,7 +42,7 @@ func (s *Store) UpdateApproval(a *run.Approval) txn.Op {
 			string(a.Status), sqldb.OptionalMicros(a.DecidedAt), a.DecidedBy, a.Reason, a.Response, sqldb.NullJSON(a.EditedArguments),
 			a.TenantID, a.ApprovalID, string(run.ApprovalPending))
 		if err == nil && n != 1 {
-			err = fault.NoSuch("approval")
+			err = fault.NewNotFound("approval")
 		}
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *Store) ListApprovalsByRun(ctx context.Context, tx txn.Tx, tenant, id st
 func (s *Store) GetApproval(ctx context.Context, tenant, approvalID string) (*run.Approval, error) {
 	a, err := scanApproval(tenant)(s.db.QueryRow(ctx, selectApprovals+` WHERE tenant_id = ? AND approval_id = ?`, tenant, approvalID))
 	if err != nil {
-		return nil, sqldb.NoRowsAs(err, fault.NoSuch("approval"))
+		return nil, sqldb.NoRowsAs(err, fault.NewNotFound("approval"))
 	}
 	return &a, nil
 }

@@ -31,7 +31,7 @@ func (s *Store) AppendInheritedTx(tx txn.Tx, tenant, from, to string) error {
 		var by sql.NullString
 		err := t.QueryRow(continuedBy, tenant, from).Scan(&by)
 		if errors.Is(err, sql.ErrNoRows) {
-			return fault.NoSuch("run")
+			return fault.NewNotFound("run")
 		}
 		if err != nil {
 			return err

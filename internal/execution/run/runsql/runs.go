@@ -206,7 +206,7 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed, &waiting,
 		&r.ContinuedByRunID, &initiator, &r.ParentStepID, &r.RootRunID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("run")
+		return nil, fault.NewNotFound("run")
 	}
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
 	err := row.Scan(&r.SessionID, &r.AgentID, &r.TeamID, &status, &r.QueueMode, &override, &metadata,
 		&r.ActiveBranch, &r.Turns, &summary, &created, &updated, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("session")
+		return nil, fault.NewNotFound("session")
 	}
 	if err != nil {
 		return nil, err

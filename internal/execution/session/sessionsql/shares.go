@@ -51,7 +51,7 @@ func scanShare(row sqldb.Row) (*session.Share, error) {
 	var expires int64
 	err := row.Scan(&sh.Hash, &sh.TenantID, &sh.SessionID, &sh.Sealed, &sh.Role, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("share")
+		return nil, fault.NewNotFound("share")
 	}
 	sh.ExpiresAt = sqldb.Time(expires)
 	return &sh, err

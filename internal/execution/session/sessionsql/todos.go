@@ -42,7 +42,7 @@ func (s *Store) LockTodoTx(tx txn.Tx, tenant, id string) (*session.Todo, error) 
 	t := sqldb.From(tx)
 	todo, err := scanTodo(t.QueryRow(`SELECT body FROM session_todos WHERE tenant_id = ? AND todo_id = ?`+t.ForUpdate(), tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NoSuch("todo")
+		return nil, fault.NewNotFound("todo")
 	}
 	return &todo, err
 }

@@ -73,7 +73,7 @@ func (s *Store) GetSummarizedTurn(ctx context.Context, tenant, id, branch string
 
 func oneTurn(row sqldb.Row) (session.Turn, error) {
 	t, err := scanTurn(row)
-	return t, sqldb.NoRowsAs(err, fault.NoSuch("turn"))
+	return t, sqldb.NoRowsAs(err, fault.NewNotFound("turn"))
 }
 
 func scanTurn(row sqldb.Row) (t session.Turn, err error) {

@@ -91,7 +91,7 @@ func TestUsageOfBrokenOffCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite))
-			r.client = hanging{c.reported}
+			r.client = reporting{c.reported}
 			n := r.start("node", 1, nil)
 			id := n.begin(run.Request{Limits: c.limits}).RunID
 			waitFor(t, func() bool { return r.textOf(id) == "twelve bytes" })
@@ -108,10 +108,10 @@ func TestUsageOfBrokenOffCalls(t *testing.T) {
 	}
 }
 
-// hanging is a model that says something, reports usage, and hangs.
-type hanging struct{ usage model.Usage }
+// reporting is a model that says something, reports usage, and hangs.
+type reporting struct{ usage model.Usage }
 
-func (h hanging) Generate(ctx context.Context, _ model.Request, sink func(model.Delta)) (model.Response, error) {
+func (h reporting) Generate(ctx context.Context, _ model.Request, sink func(model.Delta)) (model.Response, error) {
 	sink(model.Delta{Text: "twelve bytes"})
 	<-ctx.Done()
 	return model.Response{Usage: h.usage}, ctx.Err()

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 71 72.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -111,7 +111,9 @@ CREATE TABLE browser_sessions (
     last_used_at bigint NOT NULL,
     renewed_at bigint NOT NULL,
     verified_at bigint NOT NULL,
-    ended_at bigint NOT NULL
+    ended_at bigint NOT NULL,
+    key_prefix text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    key_hash bytea
 );
 
 CREATE TABLE collections (
@@ -343,7 +345,8 @@ CREATE TABLE passages (
     at bigint NOT NULL,
     version bigint NOT NULL,
     vector_model text NOT NULL COLLATE pg_catalog."C",
-    vector bytea
+    vector bytea,
+    words text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE responses (
@@ -1064,6 +1067,8 @@ CREATE INDEX audit_log_target ON audit_log USING btree (tenant_id, target_id, at
 CREATE INDEX audit_log_user ON audit_log USING btree (tenant_id, actor_user_id, at, entry_id) WHERE (actor_user_id <> ''::text);
 
 CREATE INDEX blob_loose_due ON blob_loose USING btree (due_at);
+
+CREATE UNIQUE INDEX browser_sessions_key ON browser_sessions USING btree (key_prefix) WHERE (key_prefix <> ''::text);
 
 CREATE INDEX browser_sessions_user ON browser_sessions USING btree (tenant_id, user_id, last_used_at);
 

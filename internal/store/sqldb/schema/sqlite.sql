@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 71 72.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72.
 
 CREATE TABLE api_keys (
     tenant_id    TEXT   NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE browser_sessions (
     last_used_at BIGINT  NOT NULL,
     renewed_at   BIGINT  NOT NULL, -- when its cookie was last sent
     verified_at  BIGINT  NOT NULL, -- 0: never
-    ended_at     BIGINT  NOT NULL, -- 0: it lives
+    ended_at     BIGINT  NOT NULL, key_prefix TEXT NOT NULL DEFAULT '', key_hash BLOB, -- 0: it lives
     FOREIGN KEY (tenant_id, user_id) REFERENCES users (tenant_id, user_id) ON DELETE CASCADE
 );
 
@@ -350,7 +350,7 @@ CREATE TABLE passages (
     at            BIGINT NOT NULL, -- since when it ages
     version       BIGINT NOT NULL, -- of the collection, when this changed last
     vector_model  TEXT   NOT NULL, -- '' where no model has seen it
-    vector        BLOB,           -- of 4-byte floats
+    vector        BLOB, words TEXT NOT NULL DEFAULT '',           -- of 4-byte floats
     PRIMARY KEY (tenant_id, collection_id, passage_id)
 );
 
@@ -834,6 +834,8 @@ CREATE INDEX audit_log_target ON audit_log (tenant_id, target_id, at, entry_id) 
 CREATE INDEX audit_log_user ON audit_log (tenant_id, actor_user_id, at, entry_id) WHERE actor_user_id <> '';
 
 CREATE INDEX blob_loose_due ON blob_loose (due_at);
+
+CREATE UNIQUE INDEX browser_sessions_key ON browser_sessions (key_prefix) WHERE key_prefix <> '';
 
 CREATE INDEX browser_sessions_user ON browser_sessions (tenant_id, user_id, last_used_at);
 

@@ -53,6 +53,12 @@ type Tenant struct {
 	Operator bool `json:"-"` // the first tenant, which runs the platform
 }
 
+// Editable implements route.Editable, for answers that show more than the profile.
+func (t Tenant) Editable() any {
+	type profile Tenant
+	return profile(t)
+}
+
 // Member is a person in a tenant.
 type Member struct {
 	TenantID  string

@@ -73,7 +73,10 @@ func endsRun(r model.Response, closing bool) bool {
 	return (len(r.ToolCalls) == 0 || closing) && r.FinishReason != model.FinishLength && r.FinishReason != model.FinishFilter
 }
 
+// misfit returns the failure of a call whose answer does not have its form, and is
+// counted.
 func misfit(r callResult, problem, why string) callResult {
+	r.req = nil
 	r.err = &model.Error{
 		Code: run.CodeOutputMismatch, Status: 200,
 		Detail: fmt.Sprintf("The model's answer does not have the form that response_format sets: %s (%s).", problem, why),

@@ -24,7 +24,7 @@ type modelCall struct {
 
 // callResult is what a call returned. used is the model that answered, or whose
 // failure err is. resp is empty after a failure, except for the usage, where the
-// endpoint had reported any.
+// endpoint had reported any. req is nil where the call is counted already.
 type callResult struct {
 	req  *model.Request
 	resp model.Response

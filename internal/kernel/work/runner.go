@@ -35,6 +35,10 @@ var ErrStopping = errors.New("work: stopping")
 // the item.
 type Handler func(ctx context.Context, held Lease) error
 
+// DefaultPoll is the longest time between two claims of a Runner. Whoever makes an
+// item due within it wakes the Runner, which may have looked before.
+const DefaultPoll = 5 * time.Second
+
 // Config configures a Runner. Kind, Owner, Queue and Handler are required.
 type Config struct {
 	Kind    string
@@ -44,7 +48,7 @@ type Config struct {
 
 	Slots   int                             // handlers at a time; 0 means 64
 	Lease   time.Duration                   // 0 means 15 s; renewed after a third of it
-	Poll    time.Duration                   // longest time between two claims; 0 means 5 s
+	Poll    time.Duration                   // longest time between two claims; 0 means DefaultPoll
 	Backoff func(attempt int) time.Duration // nil means Backoff
 	Clock   clock.Clock                     // nil means clock.System
 	Logger  *slog.Logger                    // nil means slog.Default
@@ -158,7 +162,7 @@ func StopIfDraining(ctx context.Context) error {
 func NewRunner(cfg Config) *Runner {
 	cfg.Slots = cmp.Or(cfg.Slots, 64)
 	cfg.Lease = cmp.Or(cfg.Lease, 15*time.Second)
-	cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
+	cfg.Poll = cmp.Or(cfg.Poll, DefaultPoll)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default()).With("work", cfg.Kind)
 	if cfg.Backoff == nil {
 		cfg.Backoff = Backoff

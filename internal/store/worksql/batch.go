@@ -136,7 +136,7 @@ func (w *Queue) Release(ctx context.Context, held []work.Lease, due time.Time) e
 				return err
 			}
 		}
-		if !due.After(w.time.node.Now()) {
+		if !due.After(w.time.node.Now().Add(work.DefaultPoll)) {
 			w.wakeAfter(tx, held[0].Kind)
 		}
 		return nil

@@ -67,6 +67,62 @@ func TestRunnersOnWork(t *testing.T) {
 	})
 }
 
+// What is put off for less than the time between two claims is done on time, not at
+// the next claim.
+func TestShortDelaysEndOnTime(t *testing.T) {
+	t.Parallel()
+	const delay = 200 * time.Millisecond
+	delays := map[string]func(*worksql.Queue, txn.Tx, work.Lease) error{
+		"rescheduled": func(q *worksql.Queue, tx txn.Tx, held work.Lease) error {
+			return q.RescheduleTx(tx, held, time.Now().Add(delay), nil)
+		},
+		"enqueued again": func(q *worksql.Queue, tx txn.Tx, held work.Lease) error {
+			if err := q.FinishTx(tx, held); err != nil {
+				return err
+			}
+			return q.EnqueueTx(tx, work.Item{Kind: "run", Key: "again", TenantID: "t", Due: time.Now().Add(delay)})
+		},
+	}
+	for name, put := range delays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+				var r *work.Runner
+				q := worksql.New(db, clock.System{}, func(string) { r.Wake() })
+				done := make(chan struct{})
+				times := 0
+				r = work.NewRunner(work.Config{Kind: "run", Owner: "n", Slots: 8, Queue: q, Poll: time.Hour, Lease: time.Hour, Logger: slog.New(slog.DiscardHandler),
+					Handler: func(ctx context.Context, held work.Lease) error {
+						if times++; times == 2 {
+							close(done)
+							return db.Write(ctx, func(tx txn.Tx) error { return q.FinishTx(tx, held) })
+						}
+						<-time.After(50 * time.Millisecond) // the claim has looked for what is due next
+						return db.Write(ctx, func(tx txn.Tx) error { return put(q, tx, held) })
+					}})
+				if err := r.Start(); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := r.Stop(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}()
+				if err := db.Write(t.Context(), func(tx txn.Tx) error {
+					return q.EnqueueTx(tx, work.Item{Kind: "run", Key: "first", TenantID: "t"})
+				}); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-done:
+				case <-time.After(30 * time.Second):
+					t.Error("what was put off is not done")
+				}
+			})
+		})
+	}
+}
+
 type nodes struct {
 	t       *testing.T
 	db      *sqldb.DB

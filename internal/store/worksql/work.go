@@ -38,7 +38,7 @@ type Queue struct {
 var _ work.Queue = (*Queue)(nil)
 
 // New returns a queue. wake, which may be nil, is called after each commit
-// that made an item due at once; it must not block.
+// that made an item due within work.DefaultPoll; it must not block.
 func New(db *sqldb.DB, clock clock.Clock, wake func(kind string)) *Queue {
 	t := newTimeline(db, clock)
 	return &Queue{db: db, time: t, wake: wake, texts: newTexts(t), turns: make(map[string]turn)}
@@ -100,7 +100,7 @@ func (w *Queue) EnqueueTx(tx txn.Tx, items ...work.Item) error {
 		}
 		woken := ""
 		for i := range chunk {
-			if kind := chunk[i].Kind; n > 0 && kind != woken && !chunk[i].Due.After(now) {
+			if kind := chunk[i].Kind; n > 0 && kind != woken && !chunk[i].Due.After(now.Add(work.DefaultPoll)) {
 				w.wakeAfter(tx, kind)
 				woken = kind
 			}
@@ -139,9 +139,12 @@ func (w *Queue) FinishTx(tx txn.Tx, held work.Lease) error {
 
 // RescheduleTx implements work.Queue.
 func (w *Queue) RescheduleTx(tx txn.Tx, held work.Lease, due time.Time, payload []byte) error {
-	if !due.After(w.time.node.Now()) {
-		due = time.Time{}
+	now := w.time.node.Now()
+	if !due.After(now.Add(work.DefaultPoll)) {
 		w.wakeAfter(tx, held.Kind)
+	}
+	if !due.After(now) {
+		due = time.Time{}
 	}
 	return fenced(sqldb.From(tx).Exec(w.texts.reschedule, w.time.due(due), payload, held.Kind, held.Key, held.Epoch))
 }

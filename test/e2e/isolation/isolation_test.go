@@ -99,7 +99,7 @@ func minding(t *testing.T, mine, theirs *contracttest.Company) {
 		return keys[name]
 	}
 	beside := theirs.Admin()
-	before := beside.Rows(theirs.Grant.TenantID)
+	before := rowsOf(beside, theirs.Grant.TenantID)
 	slices.SortStableFunc(operations, contracttest.DeletionsLast)
 	for _, op := range operations {
 		if op.NeedsPerson || contracttest.BrowserOnly[op.ID] || op.ID == contracttest.NeverSucceeds {

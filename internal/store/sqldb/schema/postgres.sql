@@ -1050,29 +1050,7 @@ ALTER TABLE ONLY workspace_files
 ALTER TABLE ONLY workspaces
     ADD CONSTRAINT workspaces_pkey PRIMARY KEY (tenant_id, workspace_id);
 
-CREATE INDEX api_keys_user ON api_keys USING btree (tenant_id, user_id, key_id);
-
-CREATE INDEX approvals_agent ON approvals USING btree (tenant_id, agent_id, approval_id);
-
-CREATE INDEX approvals_run ON approvals USING btree (tenant_id, run_id, approval_id);
-
-CREATE INDEX approvals_status ON approvals USING btree (tenant_id, status, approval_id);
-
-CREATE INDEX audit_log_action ON audit_log USING btree (tenant_id, action, at, entry_id);
-
-CREATE INDEX audit_log_key ON audit_log USING btree (tenant_id, actor_key_id, at, entry_id) WHERE (actor_key_id <> ''::text);
-
-CREATE INDEX audit_log_target ON audit_log USING btree (tenant_id, target_id, at, entry_id) WHERE (target_id <> ''::text);
-
-CREATE INDEX audit_log_user ON audit_log USING btree (tenant_id, actor_user_id, at, entry_id) WHERE (actor_user_id <> ''::text);
-
-CREATE INDEX blob_loose_due ON blob_loose USING btree (due_at);
-
-CREATE UNIQUE INDEX browser_sessions_key ON browser_sessions USING btree (key_prefix) WHERE (key_prefix <> ''::text);
-
-CREATE INDEX browser_sessions_user ON browser_sessions USING btree (tenant_id, user_id, last_used_at);
-
-CREATE INDEX document_words_id ON document_words USING btree (kind, tenant_id, id);
+CREATE UNIQUE INDEX documents_uniq ON documents USING btree (kind, tenant_id, uniq) WHERE (uniq IS NOT NULL);
 
 CREATE INDEX documents_ix1 ON documents USING btree (kind, tenant_id, ix1, id) WHERE (ix1 IS NOT NULL);
 
@@ -1082,9 +1060,73 @@ CREATE INDEX documents_ix3 ON documents USING btree (kind, tenant_id, ix3, id) W
 
 CREATE INDEX documents_ix4 ON documents USING btree (kind, tenant_id, ix4, id) WHERE (ix4 IS NOT NULL);
 
-CREATE UNIQUE INDEX documents_uniq ON documents USING btree (kind, tenant_id, uniq) WHERE (uniq IS NOT NULL);
+CREATE INDEX work_due ON work USING btree (kind, due_at);
+
+CREATE INDEX work_turn ON work USING btree (kind, tenant_id, due_at);
+
+CREATE UNIQUE INDEX tenants_operator ON tenants USING btree (operator) WHERE operator;
+
+CREATE UNIQUE INDEX users_email ON users USING btree (tenant_id, email) WHERE (email <> ''::text);
+
+CREATE INDEX api_keys_user ON api_keys USING btree (tenant_id, user_id, key_id);
+
+CREATE INDEX blob_loose_due ON blob_loose USING btree (due_at);
 
 CREATE INDEX files_mime ON files USING btree (tenant_id, mime_group, file_id);
+
+CREATE UNIQUE INDEX workspaces_owner ON workspaces USING btree (tenant_id, owner_type, owner_id) WHERE (owner_id <> ''::text);
+
+CREATE UNIQUE INDEX run_artifacts_id ON run_artifacts USING btree (tenant_id, artifact_id);
+
+CREATE INDEX passages_changed ON passages USING btree (tenant_id, collection_id, version);
+
+CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, vector_model) WHERE (source_id <> ''::text);
+
+CREATE INDEX passages_weight ON passages USING btree (tenant_id, collection_id, at, boost, passage_id);
+
+CREATE UNIQUE INDEX memory_entries_origin ON memory_entries USING btree (tenant_id, agent_id, origin) WHERE (origin IS NOT NULL);
+
+CREATE INDEX memory_entries_content ON memory_entries USING btree (tenant_id, agent_id, content_hash);
+
+CREATE INDEX memory_entries_entity ON memory_entries USING btree (tenant_id, agent_id, entity_key, entry_id) WHERE (entity_key <> ''::text);
+
+CREATE INDEX mcp_pending_expires ON mcp_pending USING btree (expires_at);
+
+CREATE INDEX schedule_runs_agent ON schedule_runs USING btree (tenant_id, agent_id, run_id);
+
+CREATE UNIQUE INDEX notifications_id ON notifications USING btree (tenant_id, notification_id);
+
+CREATE UNIQUE INDEX notifications_dedup ON notifications USING btree (tenant_id, dedup_key) WHERE (dedup_key <> ''::text);
+
+CREATE UNIQUE INDEX session_runs_run ON session_runs USING btree (tenant_id, run_id);
+
+CREATE INDEX session_runs_next ON session_runs USING btree (tenant_id, session_id, branch_id, turn) WHERE (NOT finished);
+
+CREATE UNIQUE INDEX session_shares_session ON session_shares USING btree (tenant_id, session_id);
+
+CREATE INDEX session_todos_session ON session_todos USING btree (tenant_id, session_id, todo_id);
+
+CREATE INDEX session_todos_due ON session_todos USING btree (tenant_id, finished, sort_key, todo_id);
+
+CREATE INDEX runs_auth ON runs USING btree (tenant_id, auth_server, run_id) WHERE (auth_server IS NOT NULL);
+
+CREATE INDEX approvals_run ON approvals USING btree (tenant_id, run_id, approval_id);
+
+CREATE INDEX approvals_status ON approvals USING btree (tenant_id, status, approval_id);
+
+CREATE INDEX audit_log_action ON audit_log USING btree (tenant_id, action, at, entry_id);
+
+CREATE INDEX audit_log_target ON audit_log USING btree (tenant_id, target_id, at, entry_id) WHERE (target_id <> ''::text);
+
+CREATE INDEX audit_log_user ON audit_log USING btree (tenant_id, actor_user_id, at, entry_id) WHERE (actor_user_id <> ''::text);
+
+CREATE INDEX audit_log_key ON audit_log USING btree (tenant_id, actor_key_id, at, entry_id) WHERE (actor_key_id <> ''::text);
+
+CREATE UNIQUE INDEX usage_events_once ON usage_events USING btree (tenant_id, resource, period, type, cap);
+
+CREATE INDEX sessions_active ON sessions USING btree (tenant_id, expires_at) WHERE (status = 'active'::text);
+
+CREATE INDEX users_person ON users USING btree (email) WHERE (email <> ''::text);
 
 CREATE UNIQUE INDEX invites_id ON invites USING btree (invite_id);
 
@@ -1092,143 +1134,101 @@ CREATE UNIQUE INDEX invites_pending ON invites USING btree (tenant_id, email) WH
 
 CREATE INDEX invites_person ON invites USING btree (email) WHERE (status = 'pending'::text);
 
-CREATE INDEX invites_waiting ON invites USING btree (tenant_id, invite_id) WHERE (status = 'pending'::text);
-
-CREATE INDEX mcp_pending_expires ON mcp_pending USING btree (expires_at);
-
-CREATE INDEX memory_entries_content ON memory_entries USING btree (tenant_id, agent_id, content_hash);
-
-CREATE INDEX memory_entries_entity ON memory_entries USING btree (tenant_id, agent_id, entity_key, entry_id) WHERE (entity_key <> ''::text);
-
-CREATE UNIQUE INDEX memory_entries_origin ON memory_entries USING btree (tenant_id, agent_id, origin) WHERE (origin IS NOT NULL);
-
-CREATE INDEX model_waits_endpoint ON model_waits USING btree (endpoint, run_id, tenant_id);
-
-CREATE INDEX model_waits_tenant ON model_waits USING btree (endpoint, tenant_id, run_id);
-
-CREATE INDEX notification_mail_since ON notification_mail USING btree (since);
-
-CREATE INDEX notification_targets_user ON notification_targets USING btree (tenant_id, user_id, target_id);
-
-CREATE UNIQUE INDEX notifications_dedup ON notifications USING btree (tenant_id, dedup_key) WHERE (dedup_key <> ''::text);
-
-CREATE UNIQUE INDEX notifications_id ON notifications USING btree (tenant_id, notification_id);
-
-CREATE INDEX notifications_unread ON notifications USING btree (tenant_id, user_id, seq) WHERE (read_at = 0);
-
-CREATE INDEX notifications_user ON notifications USING btree (tenant_id, user_id, seq);
-
-CREATE INDEX passages_changed ON passages USING btree (tenant_id, collection_id, version);
-
-CREATE INDEX passages_model ON passages USING btree (tenant_id, collection_id, vector_model, passage_id);
-
-CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, vector_model) WHERE (source_id <> ''::text);
-
-CREATE INDEX passages_weight ON passages USING btree (tenant_id, collection_id, at, boost, passage_id);
-
-CREATE UNIQUE INDEX run_artifacts_id ON run_artifacts USING btree (tenant_id, artifact_id);
-
-CREATE INDEX run_labels_run ON run_labels USING btree (tenant_id, run_id);
-
-CREATE INDEX runs_agent ON runs USING btree (tenant_id, agent_id, created_at, run_id);
-
-CREATE INDEX runs_agent_status ON runs USING btree (tenant_id, agent_id, status, created_at, run_id);
-
-CREATE INDEX runs_auth ON runs USING btree (tenant_id, auth_server, run_id) WHERE (auth_server IS NOT NULL);
-
-CREATE INDEX runs_created ON runs USING btree (tenant_id, created_at, run_id);
-
-CREATE INDEX runs_ended ON runs USING btree (completed_at, tenant_id, run_id) WHERE (completed_at > 0);
-
-CREATE INDEX runs_error ON runs USING btree (tenant_id, error_code, created_at, run_id) WHERE (error_code <> ''::text);
-
-CREATE INDEX runs_root ON runs USING btree (tenant_id, root_run_id, created_at, run_id) WHERE (root_run_id IS NOT NULL);
-
-CREATE INDEX runs_session ON runs USING btree (tenant_id, session_id, created_at, run_id) WHERE (session_id IS NOT NULL);
-
-CREATE INDEX runs_started_by ON runs USING btree (tenant_id, started_by, created_at, run_id);
-
-CREATE INDEX runs_status ON runs USING btree (tenant_id, status, created_at, run_id);
-
-CREATE INDEX schedule_runs_agent ON schedule_runs USING btree (tenant_id, agent_id, run_id);
-
-CREATE UNIQUE INDEX search_docs_thing ON search_docs USING btree (tenant_id, kind, thing_id);
-
-CREATE INDEX search_words_terms ON search_words USING gin (terms) WITH (gin_pending_list_limit='256');
-
-CREATE INDEX sensor_calls_age ON sensor_calls USING btree (tenant_id, webhook_id, at);
-
-CREATE INDEX sensors_agent ON sensors USING btree (tenant_id, agent_id);
-
-CREATE UNIQUE INDEX sensors_id ON sensors USING btree (webhook_id);
-
-CREATE INDEX session_labels_session ON session_labels USING btree (tenant_id, session_id);
-
-CREATE INDEX session_runs_branch ON session_runs USING btree (tenant_id, session_id, branch_id, turn);
-
-CREATE INDEX session_runs_next ON session_runs USING btree (tenant_id, session_id, branch_id, turn) WHERE (NOT finished);
-
-CREATE UNIQUE INDEX session_runs_run ON session_runs USING btree (tenant_id, run_id);
-
-CREATE INDEX session_runs_summarized ON session_runs USING btree (tenant_id, session_id, branch_id, turn) WHERE summarized;
-
-CREATE UNIQUE INDEX session_shares_session ON session_shares USING btree (tenant_id, session_id);
-
-CREATE INDEX session_todos_agent ON session_todos USING btree (tenant_id, agent_id, finished, sort_key, todo_id);
-
-CREATE INDEX session_todos_due ON session_todos USING btree (tenant_id, finished, sort_key, todo_id);
-
-CREATE INDEX session_todos_session ON session_todos USING btree (tenant_id, session_id, todo_id);
-
-CREATE INDEX session_todos_status ON session_todos USING btree (tenant_id, status, finished, sort_key, todo_id);
-
-CREATE INDEX session_todos_when ON session_todos USING btree (tenant_id, due_at, todo_id) WHERE (due_at <> 0);
-
-CREATE INDEX sessions_active ON sessions USING btree (tenant_id, expires_at) WHERE (status = 'active'::text);
-
-CREATE INDEX sessions_agent ON sessions USING btree (tenant_id, agent_id, created_at, session_id);
-
-CREATE INDEX sessions_created ON sessions USING btree (tenant_id, created_at, session_id);
-
-CREATE INDEX sessions_status ON sessions USING btree (tenant_id, status, created_at, session_id);
-
-CREATE INDEX signin_attempts_expires ON signin_attempts USING btree (expires_at);
+CREATE INDEX browser_sessions_user ON browser_sessions USING btree (tenant_id, user_id, last_used_at);
 
 CREATE INDEX signin_codes_forget ON signin_addresses USING btree (forget_at);
 
-CREATE INDEX signin_factors_tenant ON signin_factors USING btree (tenant_id) WHERE (tenant_id <> ''::text);
+CREATE INDEX signin_tickets_expires ON signin_tickets USING btree (expires_at);
 
 CREATE UNIQUE INDEX signin_links_person ON signin_links USING btree (email, provider);
 
-CREATE INDEX signin_tickets_expires ON signin_tickets USING btree (expires_at);
+CREATE INDEX signin_factors_tenant ON signin_factors USING btree (tenant_id) WHERE (tenant_id <> ''::text);
 
 CREATE INDEX tenants_inactive ON tenants USING btree (tenant_id) WHERE (status <> 'active'::text);
 
-CREATE UNIQUE INDEX tenants_operator ON tenants USING btree (operator) WHERE operator;
+CREATE INDEX runs_ended ON runs USING btree (completed_at, tenant_id, run_id) WHERE (completed_at > 0);
 
-CREATE UNIQUE INDEX usage_events_once ON usage_events USING btree (tenant_id, resource, period, type, cap);
+CREATE INDEX search_words_terms ON search_words USING gin (terms) WITH (gin_pending_list_limit='256');
 
-CREATE UNIQUE INDEX users_email ON users USING btree (tenant_id, email) WHERE (email <> ''::text);
+CREATE UNIQUE INDEX search_docs_thing ON search_docs USING btree (tenant_id, kind, thing_id);
 
-CREATE INDEX users_person ON users USING btree (email) WHERE (email <> ''::text);
-
-CREATE INDEX webhook_deliveries_dead ON webhook_deliveries USING btree (delivery_id) WHERE dead;
+CREATE INDEX notification_targets_user ON notification_targets USING btree (tenant_id, user_id, target_id);
 
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries USING btree (tenant_id, webhook_id, due_at, delivery_id) WHERE (status = 'pending'::text);
 
-CREATE INDEX webhooks_deleted ON webhooks USING btree (deleted_at) WHERE (deleted_at > 0);
+CREATE INDEX webhook_deliveries_dead ON webhook_deliveries USING btree (delivery_id) WHERE dead;
 
-CREATE INDEX work_due ON work USING btree (kind, due_at);
+CREATE UNIQUE INDEX sensors_id ON sensors USING btree (webhook_id);
+
+CREATE INDEX sensors_agent ON sensors USING btree (tenant_id, agent_id);
+
+CREATE INDEX sensor_calls_age ON sensor_calls USING btree (tenant_id, webhook_id, at);
+
+CREATE INDEX signin_attempts_expires ON signin_attempts USING btree (expires_at);
+
+CREATE INDEX notification_mail_since ON notification_mail USING btree (since);
+
+CREATE INDEX model_waits_endpoint ON model_waits USING btree (endpoint, run_id, tenant_id);
 
 CREATE INDEX work_owner ON work USING btree (owner) WHERE (owner <> ''::text);
 
-CREATE INDEX work_turn ON work USING btree (kind, tenant_id, due_at);
+CREATE INDEX model_waits_tenant ON model_waits USING btree (endpoint, tenant_id, run_id);
+
+CREATE INDEX approvals_agent ON approvals USING btree (tenant_id, agent_id, approval_id);
+
+CREATE INDEX notifications_user ON notifications USING btree (tenant_id, user_id, seq);
+
+CREATE INDEX notifications_unread ON notifications USING btree (tenant_id, user_id, seq) WHERE (read_at = 0);
+
+CREATE INDEX session_todos_when ON session_todos USING btree (tenant_id, due_at, todo_id) WHERE (due_at <> 0);
+
+CREATE INDEX session_todos_agent ON session_todos USING btree (tenant_id, agent_id, finished, sort_key, todo_id);
+
+CREATE INDEX session_todos_status ON session_todos USING btree (tenant_id, status, finished, sort_key, todo_id);
+
+CREATE INDEX workspaces_type ON workspaces USING btree (tenant_id, owner_type);
+
+CREATE INDEX passages_model ON passages USING btree (tenant_id, collection_id, vector_model, passage_id);
 
 CREATE INDEX workspace_agents_of ON workspace_agents USING btree (tenant_id, workspace_id, agent_id, relation);
 
-CREATE UNIQUE INDEX workspaces_owner ON workspaces USING btree (tenant_id, owner_type, owner_id) WHERE (owner_id <> ''::text);
+CREATE INDEX invites_waiting ON invites USING btree (tenant_id, invite_id) WHERE (status = 'pending'::text);
 
-CREATE INDEX workspaces_type ON workspaces USING btree (tenant_id, owner_type);
+CREATE INDEX webhooks_deleted ON webhooks USING btree (deleted_at) WHERE (deleted_at > 0);
+
+CREATE INDEX session_runs_branch ON session_runs USING btree (tenant_id, session_id, branch_id, turn);
+
+CREATE INDEX session_runs_summarized ON session_runs USING btree (tenant_id, session_id, branch_id, turn) WHERE summarized;
+
+CREATE INDEX runs_created ON runs USING btree (tenant_id, created_at, run_id);
+
+CREATE INDEX runs_agent ON runs USING btree (tenant_id, agent_id, created_at, run_id);
+
+CREATE INDEX runs_session ON runs USING btree (tenant_id, session_id, created_at, run_id) WHERE (session_id IS NOT NULL);
+
+CREATE INDEX runs_status ON runs USING btree (tenant_id, status, created_at, run_id);
+
+CREATE INDEX runs_agent_status ON runs USING btree (tenant_id, agent_id, status, created_at, run_id);
+
+CREATE INDEX runs_started_by ON runs USING btree (tenant_id, started_by, created_at, run_id);
+
+CREATE INDEX runs_root ON runs USING btree (tenant_id, root_run_id, created_at, run_id) WHERE (root_run_id IS NOT NULL);
+
+CREATE INDEX runs_error ON runs USING btree (tenant_id, error_code, created_at, run_id) WHERE (error_code <> ''::text);
+
+CREATE INDEX sessions_created ON sessions USING btree (tenant_id, created_at, session_id);
+
+CREATE INDEX sessions_agent ON sessions USING btree (tenant_id, agent_id, created_at, session_id);
+
+CREATE INDEX sessions_status ON sessions USING btree (tenant_id, status, created_at, session_id);
+
+CREATE INDEX run_labels_run ON run_labels USING btree (tenant_id, run_id);
+
+CREATE INDEX session_labels_session ON session_labels USING btree (tenant_id, session_id);
+
+CREATE UNIQUE INDEX browser_sessions_key ON browser_sessions USING btree (key_prefix) WHERE (key_prefix <> ''::text);
+
+CREATE INDEX document_words_id ON document_words USING btree (kind, tenant_id, id);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

@@ -113,10 +113,11 @@ test-coding-agents: ## Run coding agents against agentd; needs node and npm, and
 
 # SQLite is C that became Go: watching it takes most of the time, and the races that
 # we could make are in what calls it. The driver around it is watched: the linker may
-# take its copy of generic code, such as that of sync.Map, for the whole program.
+# take its copy of generic code, such as that of sync.Map, for the whole program. The
+# C library has no such code.
 .PHONY: race
 race: export AGENTD_TEST_PROGRAM = $(CURDIR)/$(BIN)/agentd
-race: override TESTFLAGS += -race -shuffle=on -gcflags=modernc.org/...=-d=checkptr=0 -gcflags=modernc.org/sqlite/lib=-race=false
+race: override TESTFLAGS += -race -shuffle=on -gcflags=modernc.org/...=-d=checkptr=0 -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 race: build test ## Run every test with the race detector, in random order
 
 .PHONY: fuzz

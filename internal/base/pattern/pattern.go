@@ -56,7 +56,6 @@ func Compile(expression string) (*Pattern, error) {
 	if n := estimate(tree); n > 2*MaxSize {
 		return nil, errSize(n)
 	}
-	exact := tree.String()
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
 		return nil, errors.New("the regular expression cannot be compiled")
@@ -68,7 +67,13 @@ func Compile(expression string) (*Pattern, error) {
 	if err != nil {
 		return nil, errors.New("the regular expression cannot be compiled")
 	}
-	after, err := regexp.Compile(`\A(?s:.)(?s:.*?)(` + exact + `)`)
+	// Not by tree.String, which looks at every letter of every class of characters. An
+	// expression that ends within \Q takes the parenthesis for a letter.
+	const behindOne = `\A(?s:.)(?s:.*?)(`
+	after, err := regexp.Compile(behindOne + expression + `)`)
+	if err != nil {
+		after, err = regexp.Compile(behindOne + expression + `\E)`)
+	}
 	if err != nil {
 		return nil, errors.New("the regular expression cannot be compiled")
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/base/pattern"
 )
@@ -138,4 +139,36 @@ func FuzzReplace(f *testing.F) {
 			t.Errorf("%q in %q: got %q, %t, %v; want %q", expression, text, got, found, err, want)
 		}
 	})
+}
+
+// An expression that ends within \Q is one, also behind the first match.
+func TestReplaceQuoted(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`\Qa.`: "xb xc aa", `\Qa.\E`: "xb xc aa", `(?i)\QA.`: "xb xc aa", `a\.|\Qc`: "xb xx aa", `\\Q`: "a.b a.c aa", `a$|\Qa.)`: "a.b a.c ax",
+	} {
+		p, err := pattern.Compile(expression)
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if out, _, err := p.Replace(t.Context(), "a.b a.c aa", "x", pattern.NewBudget(1<<22)); out != want || err != nil {
+			t.Errorf("%s makes %q, %v; want %q", expression, out, err, want)
+		}
+	}
+}
+
+// A class of characters costs the same whatever it has: written out, a thousand of
+// them would take seconds.
+func TestClassesAreCheap(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	for range 20 {
+		for _, expression := range []string{strings.Repeat("[^/]*[^/]", 1000), strings.Repeat("[^a]", 1900), `(?i)` + strings.Repeat(`\W`, 1900)} {
+			_, _ = pattern.Compile(expression) // whether it is too large is another test's
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("60 expressions take %v", took)
+	}
 }

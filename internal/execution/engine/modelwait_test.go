@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -305,14 +306,15 @@ func TestBoundsOfModelWaits(t *testing.T) {
 
 // People act at once on a run that waits for its model (rule D22-act).
 func TestActsDuringModelWait(t *testing.T) {
-	down := true
-	inBubble(t, &fakeModel{answer: func(_ int, _ model.Request, sink func(model.Delta)) (model.Response, error) {
-		if down {
-			return model.Response{}, unavailable(10 * time.Minute)
+	inBubble(t, &fakeModel{}, func(h *harness, n *node) {
+		var down atomic.Bool
+		down.Store(true)
+		h.client.(*fakeModel).answer = func(_ int, _ model.Request, sink func(model.Delta)) (model.Response, error) {
+			if down.Load() {
+				return model.Response{}, unavailable(10 * time.Minute)
+			}
+			return says("Done.", sink)
 		}
-		return says("Done.", sink)
-	}}, func(h *harness, n *node) {
-		down = true
 		ctx, tenant := h.t.Context(), h.who.TenantID
 		usd := 1.0
 		id := n.begin(run.Request{Limits: run.Limits{MaxCostUSD: &usd}}).RunID
@@ -338,7 +340,7 @@ func TestActsDuringModelWait(t *testing.T) {
 		if r, err := n.Get(ctx, tenant, id); err != nil || r.Status != run.Paused || r.WaitingFor != "" {
 			h.t.Errorf("the paused run is %+v, %v", r, err)
 		}
-		down = false
+		down.Store(false)
 		if err := n.Resume(ctx, tenant, id, "Go on."); err != nil {
 			h.t.Error(err)
 		}
@@ -346,7 +348,7 @@ func TestActsDuringModelWait(t *testing.T) {
 			h.t.Errorf("the resumed run is %s after %v", r.Status, time.Since(r.CreatedAt))
 		}
 
-		down = true
+		down.Store(true)
 		id = n.begin(run.Request{}).RunID
 		n.waiting(id)
 		if err := n.AgentDeleted(ctx, tenant, h.agents.spec.ID); err != nil {

@@ -33,6 +33,25 @@ func (c pgConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // prepared by their text.
 type pgConn struct{ *stdlib.Conn }
 
+// cancelHandler asks the server to cancel a query whose context ended, and marks its
+// connection: the server may get to the request only when the connection is used
+// again, and would cancel another query.
+type cancelHandler struct {
+	*pgconn.CancelRequestContextWatcherHandler
+}
+
+// cancelled is the member of a connection's data that marks it.
+const cancelled = "cancelled"
+
+// HandleUnwatchAfterCancel implements ctxwatch.Handler.
+func (h cancelHandler) HandleUnwatchAfterCancel() {
+	h.CancelRequestContextWatcherHandler.HandleUnwatchAfterCancel()
+	h.Conn.CustomData()[cancelled] = true
+}
+
+// IsValid implements driver.Validator: a connection that was marked is closed.
+func (c pgConn) IsValid() bool { return c.Conn.Conn().PgConn().CustomData()[cancelled] == nil }
+
 // ExecContext implements driver.ExecerContext.
 func (c pgConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	res, err := c.Conn.ExecContext(ctx, dollars(query), args)

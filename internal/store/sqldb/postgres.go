@@ -42,7 +42,7 @@ func openPostgres(ctx context.Context, cfg Config) (*DB, error) {
 	// A query whose time is up is cancelled, since the server would run it to its
 	// end; where the server does not answer to that, the connection is closed.
 	pc.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelDelay}
+		return cancelHandler{&pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelDelay}}
 	}
 	pool := sql.OpenDB(pgConnector{stdlib.GetConnector(*pc)})
 	cfg.MaxConns = cmp.Or(cfg.MaxConns, 32)

@@ -1,6 +1,7 @@
 package sqldb_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/url"
@@ -164,6 +165,40 @@ func TestPostgresConnectionLostInTheMiddle(t *testing.T) {
 	}
 	w.set(false)
 	recovered(t, db, 2)
+}
+
+// A query whose caller left is cancelled. Its connection is closed, since the server
+// may get to the cancellation only when another query runs there.
+func TestCancelledQueriesTakeTheirConnection(t *testing.T) {
+	t.Parallel()
+	cfg := sqldbtest.Config(t, sqldbtest.Postgres)
+	cfg.MaxConns = 1
+	db, err := sqldb.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	backend := func() (pid int) {
+		t.Helper()
+		if err := db.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	first := backend()
+	if again := backend(); again != first {
+		t.Fatalf("the one connection is of %d, then of %d", first, again)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, leave)
+	var slept string
+	began := time.Now()
+	if err := db.QueryRow(ctx, `SELECT pg_sleep(30)::text`).Scan(&slept); err == nil || time.Since(began) > 20*time.Second {
+		t.Fatalf("the query ended after %v: %v", time.Since(began), err)
+	}
+	if second := backend(); second == first {
+		t.Error("the connection is used again")
+	}
 }
 
 // TestDeadlockIsRepeated has two writers take the same rows in opposite order.

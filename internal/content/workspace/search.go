@@ -39,7 +39,7 @@ type Match struct {
 
 	Path       string `json:"path" required:"true"`
 	LineNumber int    `json:"line_number" required:"true" doc:"Starting at 1."`
-	LineNo     int    `json:"lineNumber" required:"true" deprecated:"true" doc:"The same as line_number."`
+	LineNo     int    `json:"lineNumber" alias:"line_number"`
 	Line       string `json:"line" required:"true" doc:"The line, or the part of it around the match."`
 	Match      string `json:"match" required:"true"`
 }

@@ -145,6 +145,9 @@ vet: ## Run go vet
 lint: $(LINT) ## Run golangci-lint, built once at its pinned version
 	$(LINT) run $(PACKAGES)
 
+.PHONY: linter
+linter: $(LINT) ## Build the linter
+
 $(LINT):
 	@mkdir -p $(BIN)
 	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

@@ -30,7 +30,7 @@ func TestFieldsHaveTests(t *testing.T) {
 		}
 		where, _, _ := strings.Cut(test, ".")
 		tests := testsOf(t, pkgs, where)
-		for _, field := range strings.Fields(fields) {
+		for field := range strings.FieldsSeq(fields) {
 			if !spelled(field).MatchString(tests) {
 				t.Errorf("%s:%d: no test of %s names %s", fieldsDoc, i+1, where, field)
 			}

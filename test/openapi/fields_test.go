@@ -95,7 +95,7 @@ func readFields(t *testing.T) map[string]map[string]listed {
 			if !ok {
 				t.Fatalf("%s:%d: not \"package.TestName: field field\"", fieldsFile, i+1)
 			}
-			for _, field := range strings.Fields(fields) {
+			for field := range strings.FieldsSeq(fields) {
 				if _, twice := all[schema][field]; twice {
 					t.Errorf("%s:%d: %s.%s stands twice", fieldsFile, i+1, schema, field)
 				}

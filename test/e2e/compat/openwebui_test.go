@@ -2,6 +2,7 @@ package compat
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -57,9 +58,7 @@ func TestOpenWebUI(t *testing.T) {
 			"stream": true, "model": agent, "messages": messages, "stream_options": object{"include_usage": true},
 			"temperature": 0.7, "top_p": 0.9, "seed": 1, "stop": []string{"END"}, "reasoning": object{"effort": "low"},
 		}
-		for name, value := range more {
-			body[name] = value
-		}
+		maps.Copy(body, more)
 		r := call("POST", chatPath, body)
 		if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "text/event-stream") {
 			t.Errorf("the answer is %s", got)
@@ -102,9 +101,7 @@ func TestOpenWebUI(t *testing.T) {
 	// Titles have a limit, follow-ups, tags and queries have none.
 	for _, more := range []object{{"max_completion_tokens": 1000}, {}} {
 		body := object{"model": agent, "messages": []object{say("user", "### Task:\nGenerate a title.")}, "stream": false}
-		for name, value := range more {
-			body[name] = value
-		}
+		maps.Copy(body, more)
 		r := call("POST", chatPath, body)
 		message := r.JSON["choices"].([]any)[0].(object)["message"].(object)
 		if diff := cmp.Diff(`{"title": "Six times seven"}`, message["content"]); diff != "" {

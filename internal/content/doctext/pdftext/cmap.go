@@ -33,7 +33,7 @@ func readCmap(table pdf.Value) (m *cmap) {
 		}
 		switch operator {
 		case "endcodespacerange":
-			for i := 0; i < len(args); i++ {
+			for i := range args {
 				m.width = min(max(m.width, len(args[i].RawString())), 4)
 			}
 		case "endbfchar":
@@ -61,7 +61,7 @@ func (m *cmap) putRange(from, to uint32, target pdf.Value) {
 	}
 	if target.Kind() == pdf.Array {
 		for i := range min(int(to-from)+1, target.Len()) {
-			m.put(from+uint32(i), decode16(target.Index(i).RawString())) //nolint:gosec // below maxCodes
+			m.put(from+uint32(i), decode16(target.Index(i).RawString()))
 		}
 		return
 	}

@@ -23,7 +23,7 @@ func newFont(v pdf.Value) *font {
 	} else {
 		first, widths := v.Key("FirstChar").Int64(), v.Key("Widths")
 		for i := range min(widths.Len(), 256) {
-			f.widths[uint32(first)+uint32(i)] = widths.Index(i).Float64() //nolint:gosec // a key; a wrong one is not found
+			f.widths[uint32(first)+uint32(i)] = widths.Index(i).Float64()
 		}
 		f.missing = 500
 	}
@@ -44,15 +44,15 @@ func (f *font) readCIDWidths(v pdf.Value) {
 	}
 	w := v.Key("W")
 	for i := 0; i+1 < w.Len() && len(f.widths) < maxCodes; {
-		first := uint32(w.Index(i).Int64()) //nolint:gosec // a key; a wrong one is not found
+		first := uint32(w.Index(i).Int64())
 		if list := w.Index(i + 1); list.Kind() == pdf.Array {
 			for j := range min(list.Len(), maxCodes) {
-				f.widths[first+uint32(j)] = list.Index(j).Float64() //nolint:gosec // below maxCodes
+				f.widths[first+uint32(j)] = list.Index(j).Float64()
 			}
 			i += 2
 			continue
 		}
-		last, width := uint32(w.Index(i+1).Int64()), w.Index(i+2).Float64() //nolint:gosec // as above
+		last, width := uint32(w.Index(i+1).Int64()), w.Index(i+2).Float64()
 		for c := first; c <= last && c-first < maxCodes; c++ {
 			f.widths[c] = width
 		}

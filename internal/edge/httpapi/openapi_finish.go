@@ -35,14 +35,24 @@ func (d *document) finish() {
 	maps.DeleteFunc(components, func(name string, _ *huma.Schema) bool { return !used[name] })
 }
 
-// dropAliases leaves second spellings of a field out.
+// dropAliases leaves second spellings of a field out, of which generators would make
+// fields of one name. The extension x-aliases still lists them.
 func dropAliases(s *huma.Schema) {
-	for name, p := range s.Properties {
-		if p.Extensions[schema.AliasOf] == nil {
+	var aliases []string
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if s.Properties[name].Extensions[schema.AliasOf] == nil {
 			continue
 		}
+		aliases = append(aliases, name)
 		delete(s.Properties, name)
 		s.Required = slices.DeleteFunc(s.Required, func(required string) bool { return required == name })
+	}
+	if aliases != nil {
+		s.Extensions = maps.Clone(s.Extensions)
+		if s.Extensions == nil {
+			s.Extensions = map[string]any{}
+		}
+		s.Extensions["x-aliases"] = aliases
 	}
 }
 

@@ -33,6 +33,7 @@ type Schema struct {
 	Required   []string           `json:"required"`
 	More       any                `json:"additionalProperties"` // true, a schema, or nothing
 	Open       bool               `json:"x-open"`               // further members are kept
+	Aliases    []string           `json:"x-aliases"`            // second spellings of properties, which are sent as well
 	Items      *Schema            `json:"items"`
 	AnyOf      []*Schema          `json:"anyOf"`
 	Kinds      Discriminator      `json:"discriminator"` // of a union

@@ -97,6 +97,7 @@ func openPlatform(ctx context.Context, p *platform) error {
 	p.kernel = resource.Deps{
 		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: p.changes,
 		Cursors: p.cursors, Clock: p.clock, Box: p.box, Audit: p.audit, Events: p.events,
+		Counters: resourcesql.NewCounters(p.db),
 	}
 	return nil
 }

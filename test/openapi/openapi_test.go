@@ -26,6 +26,10 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/secret"
+	"agentd/internal/commerce/enrollment"
+	"agentd/internal/commerce/order"
+	"agentd/internal/commerce/product"
+	"agentd/internal/commerce/sales"
 	"agentd/internal/content/artifact"
 	"agentd/internal/content/file"
 	"agentd/internal/content/knowledge"
@@ -99,6 +103,8 @@ func routes(t *testing.T) []route.Route {
 		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
+		product.New(kernel, product.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(),
+		enrollment.New(kernel, enrollment.Options{}).Routes(), (&sales.Service{}).Routes(),
 		kinds.Routes(kernel),
 	)
 }

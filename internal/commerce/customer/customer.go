@@ -45,5 +45,6 @@ var Customers = resource.Kind[Customer]{
 		}
 		return nil
 	},
-	Label: func(c *Customer) string { return c.Name },
+	Label:   func(c *Customer) string { return c.Name },
+	Counted: true,
 }

@@ -46,6 +46,11 @@ type Kind[T any] struct {
 	Filters []string   // indexes that are query parameters of the list
 	Unique  Index[T]   // within the tenant; the zero Index: no unique value
 
+	// Counted has the resources counted by state: a list without filters, or filtered
+	// by the index "status" alone, then says how many there are. Creations and
+	// deletions of one company wait for each other, so it is not for hot kinds.
+	Counted bool
+
 	Default  func(*T)               // sets what a new resource has unless its creator sets it
 	Validate func(*T) []fault.Field // every invalid field; without side effects
 	Label    func(*T) string        // the name that changes and audit entries carry beside the id, and that the list's q finds

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"strconv"
 
 	"agentd/internal/base/page"
 	"agentd/internal/base/route"
@@ -14,7 +15,7 @@ type listRequest struct {
 }
 
 // page answers a list: {items, cursor, has_more}, with the items repeated under
-// each of Kind.Keys. Errors: INVALID_CURSOR.
+// each of Kind.Keys, and the total where it is counted. Errors: INVALID_CURSOR.
 func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*route.Reply, error) {
 	q, err := a.query(tenant, Find{Where: in.where, Words: in.words})
 	if err != nil {
@@ -38,7 +39,16 @@ func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*rout
 	if more {
 		next = a.deps.Cursors.Seal(scope, docs[len(docs)-1].ID)
 	}
-	return a.wirePage(docs, next)
+	reply, err := a.wirePage(docs, next)
+	if err != nil || in.words != "" {
+		return reply, err
+	}
+	total, known, err := a.total(ctx, tenant, in.where)
+	if err == nil && known {
+		end := len(reply.JSON) - len("}")
+		reply.JSON = append(strconv.AppendInt(append(reply.JSON[:end], `,"total":`...), total, 10), '}')
+	}
+	return reply, err
 }
 
 func (a *api[T]) wirePage(docs []Doc, next string) (*route.Reply, error) {

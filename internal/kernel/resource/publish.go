@@ -65,6 +65,12 @@ func (p *plan[T]) publish() {
 			Tag: `json:"cursor" required:"true" doc:"Send it back to get the next page; null on the last one."`,
 		},
 		reflect.StructField{Name: "HasMore", Type: boolean, Tag: `json:"has_more" required:"true"`})
+	if p.Counted {
+		items = append(items, reflect.StructField{
+			Name: "Total", Type: reflect.TypeFor[int64](),
+			Tag: `json:"total,omitzero" doc:"How many there are on all pages. Left out with filters other than status."`,
+		})
+	}
 	p.listing = named(p.Noun+"List", items...)
 
 	p.deletion = named(p.Noun+"Deleted",

@@ -19,15 +19,16 @@ import (
 
 // Deps are the dependencies of a Store.
 type Deps struct {
-	Backend Backend
-	Writer  txn.Writer
-	Outbox  Outbox
-	Cursors *page.Cursors
-	Clock   clock.Clock
-	Box     *secret.Box      // seals secret fields; only kinds that have some need it
-	Events  Emitter          // receives the events of kinds that declare some; nil: none are emitted
-	Audit   audit.Recorder   // records every creation, change, deletion and move; nil: no audit
-	Egress  egress.CheckFunc // checks Kind.Addresses; nil: nothing does
+	Backend  Backend
+	Writer   txn.Writer
+	Outbox   Outbox
+	Counters Counters // counts kinds that are Counted; nil: nothing does
+	Cursors  *page.Cursors
+	Clock    clock.Clock
+	Box      *secret.Box      // seals secret fields; only kinds that have some need it
+	Events   Emitter          // receives the events of kinds that declare some; nil: none are emitted
+	Audit    audit.Recorder   // records every creation, change, deletion and move; nil: no audit
+	Egress   egress.CheckFunc // checks Kind.Addresses; nil: nothing does
 }
 
 // Store keeps the resources of one kind. It is safe for concurrent use.
@@ -255,7 +256,7 @@ func (s *Store[T]) remove(tx txn.Tx, who authz.Caller, id, match string) error {
 	return s.publishChange(e, e.Old)
 }
 
-// publishChange completes a write: it calls Kind.After, emits the kind's webhook
+// publishChange completes a write: it calls Kind.After, counts, emits the kind's webhook
 // event, records the write in the audit log and appends the change to the
 // outbox.
 func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
@@ -263,6 +264,9 @@ func (s *Store[T]) publishChange(e *Edit[T], t *T) error {
 		if err := s.After(e); err != nil {
 			return err
 		}
+	}
+	if err := s.count(e); err != nil {
+		return err
 	}
 	if err := s.emit(e.Tx, e.Action, t); err != nil {
 		return err

@@ -118,10 +118,23 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMemories(agent, add)
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
+	c.createCommerce(add)
 	c.createExamples(add)
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
 	return c
+}
+
+// createCommerce has two customers take part in two courses.
+func (c *Company) createCommerce(add func(parameter, id string)) {
+	c.T.Helper()
+	const all = "/api/v1/commerce/"
+	for _, name := range []string{" first", " second"} {
+		add("customerId", c.Expect(201, "POST", all+"customers", apptest.Object{"name": c.Mark + name})["id"].(string))
+		add("productId", c.Expect(201, "POST", all+"products", apptest.Object{
+			"name": c.Mark + name, "type": "course", "price_cents": 4900, "currency": "EUR"})["id"].(string))
+		add("enrollmentId", c.Expect(201, "POST", all+"enrollments", enrolling(c))["id"].(string))
+	}
 }
 
 // createFiles fills a company with files, workspaces and artifacts.

@@ -159,6 +159,15 @@ var Recipes = map[string]recipe{
 	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: apptest.Object{"query": "made"}},
 
+	"createCommerceEnrollment":   {with: enrolling},
+	"payCommerceOrder":           {body: apptest.Object{"payment_intent_id": "made by a test"}, ids: ordered("")},
+	"failCommerceOrder":          {ids: ordered("")},
+	"refundCommerceOrder":        {ids: ordered("pay")},
+	"pauseCommerceEnrollment":    {ids: enrolled("")},
+	"resumeCommerceEnrollment":   {ids: enrolled("pause")},
+	"completeCommerceEnrollment": {ids: enrolled("")},
+	"cancelCommerceEnrollment":   {ids: enrolled("")},
+
 	"setLlmCredential":    {body: apptest.Object{"api_key": "sk-made-by-a-test"}, ids: ofProvider("openai")},
 	"testLlmCredential":   {ids: ofProvider("mine")},
 	"listProviderModels":  {ids: ofProvider("default")},
@@ -190,6 +199,34 @@ var Recipes = map[string]recipe{
 		return apptest.Object{"model": c.IDs["agentId"][0], "input": "hello", "previous_response_id": c.IDs["responseId"][0]}
 	}},
 	"createEmbedding": {body: apptest.Object{"input": "hello"}},
+}
+
+// enrolling is a body that names a customer and a product.
+func enrolling(c *Company) apptest.Object {
+	return apptest.Object{"customer_id": c.IDs["customerId"][0], "product_id": c.IDs["productId"][0], "metadata": apptest.Object{"note": c.Mark}}
+}
+
+// ordered names an order after a move of it.
+func ordered(move string) func(*Company, *Call) {
+	return made("orderId", "/api/v1/commerce/orders", move, func(*Company) apptest.Object {
+		return apptest.Object{"amount_cents": 1, "currency": "EUR"}
+	})
+}
+
+// enrolled names an enrollment after a move of it.
+func enrolled(move string) func(*Company, *Call) {
+	return made("enrollmentId", "/api/v1/commerce/enrollments", move, enrolling)
+}
+
+// made creates what a path names, and moves it to the state that the call needs.
+func made(parameter, path, move string, body func(*Company) apptest.Object) func(*Company, *Call) {
+	return func(c *Company, call *Call) {
+		id := c.Expect(201, "POST", path, body(c))["id"].(string)
+		if move != "" {
+			c.Expect(200, "POST", path+"/"+id+"/"+move, nil)
+		}
+		call.Path[parameter] = id
+	}
 }
 
 // atPath names a file of a workspace in the query.
@@ -249,6 +286,12 @@ var References = map[string]string{
 	"guardrail_id": "",
 
 	"actor_id": "keyId",
+
+	"customer_id":           "customerId",
+	"product_id":            "productId",
+	"storefront_product_id": "", // of systems outside, as are the next two
+	"payment_price_id":      "",
+	"payment_intent_id":     "",
 
 	// What will name things once there are any.
 	"team_id":        "",

@@ -86,6 +86,8 @@ func routes(t *testing.T) []route.Route {
 	}
 	people := identity.New(identity.Config{Clock: clock.System{}, Box: box, Plans: plans})
 	agents := agent.New(kernel, agent.Options{})
+	goods := slices.Concat(product.New(kernel, product.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(),
+		enrollment.New(kernel, enrollment.Options{}).Routes(), (&sales.Service{}).Routes())
 	children := delegation.New(nil)
 	children.Connect(nil, agents, nil)
 	t.Cleanup(children.Stop)
@@ -103,9 +105,7 @@ func routes(t *testing.T) []route.Route {
 		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
-		product.New(kernel, product.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(),
-		enrollment.New(kernel, enrollment.Options{}).Routes(), (&sales.Service{}).Routes(),
-		kinds.Routes(kernel),
+		goods, kinds.Routes(kernel),
 	)
 }
 

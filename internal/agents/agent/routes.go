@@ -7,11 +7,5 @@ import (
 
 // Routes lists the operations on agents and their versions.
 func (a *Agents) Routes() []route.Route {
-	routes := resource.Routes(a.store.Store)
-	for i := range routes {
-		if routes[i].ID == "createAgent" {
-			routes[i].Errors = append(routes[i].Errors, 404) // its workspace or knowledge base
-		}
-	}
-	return append(routes, resource.VersionRoutes(a.store)...)
+	return append(resource.Routes(a.store.Store), resource.VersionRoutes(a.store)...)
 }

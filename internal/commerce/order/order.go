@@ -159,10 +159,10 @@ func (o Options) complete(e *resource.Edit[Order]) error {
 	e.New.Currency = strings.ToUpper(e.New.Currency)
 	var missing []fault.Field
 	if e.New.AmountCents == nil {
-		missing = append(missing, fault.Field{Field: "amount_cents", Message: "it is needed where no product has a price"})
+		missing = append(missing, fault.Field{Field: "amount_cents", Message: "required unless product_id names a product"})
 	}
 	if e.New.Currency == "" {
-		missing = append(missing, fault.Field{Field: "currency", Message: "it is needed where no product has one"})
+		missing = append(missing, fault.Field{Field: "currency", Message: "required unless product_id names a product"})
 	}
 	if missing != nil {
 		return fault.BadFields(missing...)

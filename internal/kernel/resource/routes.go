@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -105,6 +106,9 @@ func (a *api[T]) createRoute() route.Route {
 	row.Status, row.BodyOf, row.Example = 201, a.create.typ, a.Example
 	if a.Unique.Of != nil {
 		row.Errors = []int{409}
+	}
+	if slices.ContainsFunc(a.fields, func(f field) bool { return f.Tag.Get("ref") != "" }) {
+		row.Errors = append(row.Errors, 404) // of what it refers to
 	}
 	return route.Route{
 		Row: row, In: reflect.TypeFor[rawIn](), Out: reflect.TypeFor[*route.Reply](),

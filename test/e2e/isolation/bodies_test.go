@@ -140,7 +140,7 @@ var exclusive = map[string][]string{
 var plainFree = map[string]string{
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",
 	"settings": "kept as it comes", "branding": "kept as it comes", "social_links": "kept as it comes",
-	"addresses[]": "kept as it comes", "bridge": "kept as it comes", "specs[].permissions_granted[]": "kept as it comes",
+	"addresses[]": "kept as it comes", "course_structure": "kept as it comes", "variants[]": "kept as it comes", "options[]": "kept as it comes", "bridge": "kept as it comes", "specs[].permissions_granted[]": "kept as it comes",
 	"a2a.agent_card": "kept as it comes", "policies.abac": "kept as it comes", "policies.rbac": "kept as it comes",
 	"policies.rate_limits": "kept as it comes",
 	"model.capabilities":   "what a model can do", "thinking.effort": "of models", "memory.extraction_model": "a model",

@@ -96,7 +96,7 @@ func (r *relay) read(in *timedReader) error {
 
 // readWhole passes on an answer that is one JSON value.
 func (r *relay) readWhole(s *stream) error {
-	body, err := s.events.rest()
+	body, err := s.events.Rest()
 	if err != nil {
 		return err
 	}
@@ -129,10 +129,10 @@ var (
 // readStream passes events on, as many at once as were read at once.
 func (r *relay) readStream(s *stream, in *timedReader) error {
 	r.out = s.scratch[:0]
-	s.events.before = r.flush
-	defer func() { s.scratch, s.events.before = r.out[:0], nil }()
+	s.events.BeforeRead = r.flush
+	defer func() { s.scratch, s.events.BeforeRead = r.out[:0], nil }()
 	for {
-		data, err := s.events.next()
+		data, err := s.events.Next()
 		if err != nil {
 			if err = r.answer.endOfStream(err); err != nil {
 				return errors.Join(err, r.flush())
@@ -146,7 +146,7 @@ func (r *relay) readStream(s *stream, in *timedReader) error {
 			return err
 		}
 		if err := r.event(s, data); err != nil {
-			if err == errGarbage && s.events.cut {
+			if err == errGarbage && s.events.Incomplete() {
 				err = errTruncated
 			}
 			return errors.Join(err, r.flush())

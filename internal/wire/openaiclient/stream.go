@@ -8,12 +8,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"agentd/internal/base/sse"
 )
 
 var (
 	errGarbage   = errors.New("openaiclient: the answer is not a chat completion")
 	errTruncated = errors.New("openaiclient: the stream ended in the middle of the answer")
 	errEmpty     = errors.New("openaiclient: the answer has no choice")
+	// errTooLong means that an answer, or one event of it, exceeds Config.MaxAnswer.
+	errTooLong = sse.ErrTooLong
 )
 
 const (
@@ -23,8 +27,6 @@ const (
 	// afterDone is how long the end of the body may take after [DONE]. The connection
 	// can be reused only if it is read.
 	afterDone = 250 * time.Millisecond
-	// firstBuffer is the initial size of a buffer.
-	firstBuffer = 8 << 10
 	// keepBuffer is the size up to which a buffer is pooled.
 	keepBuffer = 64 << 10
 	// keepScratch is the same for the buffer in which texts are unquoted.
@@ -33,38 +35,37 @@ const (
 
 // stream is the pooled state of reading one answer.
 type stream struct {
-	events  eventReader
+	events  sse.Reader
 	fast    fastChunk
 	scratch []byte
 }
 
-var streams = sync.Pool{New: func() any { return &stream{events: eventReader{buf: make([]byte, firstBuffer)}} }}
+var streams = sync.Pool{New: func() any { return new(stream) }}
 
 // getStream returns a pooled stream for an answer of at most limit bytes. If the size
 // of the answer is known, the buffer is allocated for all of it.
 func getStream(in *timedReader, limit int) *stream {
 	s := streams.Get().(*stream)
-	s.events = eventReader{src: in, buf: s.events.buf, joined: s.events.joined, max: max(limit, keepBuffer)}
-	if in.size >= int64(len(s.events.buf)) && in.size < int64(s.events.max) {
-		s.events.buf = make([]byte, in.size+1) // one more byte, to read the end
-	}
+	s.events.Reset(in, max(limit, keepBuffer))
+	s.events.KeepLast = true // not every endpoint sends a blank line at the end
+	s.events.Grow(in.size)
 	return s
 }
 
 func (s *stream) put() {
-	s.events.src = nil
+	s.events.Reset(nil, 0)
 	s.fast = fastChunk{}
-	if len(s.events.buf) > keepBuffer {
-		s.events.buf = make([]byte, firstBuffer)
+	if s.events.Buffered() > 2*keepBuffer {
+		s.events = sse.Reader{}
 	}
-	if cap(s.events.joined) <= keepBuffer && cap(s.scratch) <= keepScratch {
+	if cap(s.scratch) <= keepScratch {
 		streams.Put(s)
 	}
 }
 
 // begin returns the first byte of an answer, which determines its form.
 func (s *stream) begin() (first byte, err error) {
-	first, err = s.events.peek()
+	first, err = s.events.Peek()
 	if err == io.EOF {
 		err = errEmpty
 	}
@@ -101,7 +102,7 @@ func isEventStart(first byte) bool { return strings.IndexByte("deir:", first) >=
 // readStream reads server-sent events until [DONE] or the end.
 func (s *stream) readStream(in *timedReader, a *answer) error {
 	for {
-		data, err := s.events.next()
+		data, err := s.events.Next()
 		if err != nil {
 			return a.endOfStream(err)
 		}
@@ -111,7 +112,7 @@ func (s *stream) readStream(in *timedReader, a *answer) error {
 			return nil
 		}
 		if err := s.addEvent(data, a); err != nil {
-			if err == errGarbage && s.events.cut {
+			if err == errGarbage && s.events.Incomplete() {
 				return errTruncated
 			}
 			return err
@@ -195,7 +196,7 @@ func (s *stream) unquoteBoth(thought, text []byte) (a, b []byte, ok bool) {
 // drain reads on after [DONE], until the end of the body or the timeout.
 func (s *stream) drain() {
 	for {
-		if _, err := s.events.next(); err != nil {
+		if _, err := s.events.Next(); err != nil {
 			return
 		}
 	}
@@ -207,7 +208,7 @@ func isDone(data []byte) bool {
 
 // readWhole reads an answer that is one JSON value.
 func (s *stream) readWhole(a *answer) error {
-	body, err := s.events.rest()
+	body, err := s.events.Rest()
 	if err != nil {
 		return err
 	}

@@ -288,12 +288,12 @@ func decodeOnly(body []byte) (model.Response, error) {
 	defer s.put()
 	a := answer{max: 1 << 20}
 	err := func() error {
-		first, err := s.events.peek()
+		first, err := s.events.Peek()
 		switch {
 		case err != nil:
 			return errEmpty
 		case first == '{':
-			data, err := s.events.rest()
+			data, err := s.events.Rest()
 			if err != nil {
 				return err
 			}
@@ -306,7 +306,7 @@ func decodeOnly(body []byte) (model.Response, error) {
 			return errGarbage
 		}
 		for {
-			data, err := s.events.next()
+			data, err := s.events.Next()
 			if err != nil {
 				return a.endOfStream(err)
 			}

@@ -64,7 +64,7 @@ func (a *aggregator) Aggregate(ctx context.Context) (transactions int, err error
 	for {
 		var n int
 		err := a.writer.Write(ctx, func(tx txn.Tx) (err error) {
-			n, err = a.store.AggregateTx(tx, maxAggregated)
+			n, err = a.store.SettleTx(tx, maxAggregated)
 			return err
 		})
 		if err != nil {

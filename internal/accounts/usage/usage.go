@@ -73,9 +73,9 @@ type Store interface {
 	// AppendTx records uses of a day without a lock. All methods that return usage
 	// include them.
 	AppendTx(tx txn.Tx, tenant, day string, uses []quota.Use) error
-	// AggregateTx moves up to limit records of AppendTx, of all tenants, to the
+	// SettleTx moves up to limit records of AppendTx, of all tenants, to the
 	// counters, and returns how many. Several nodes may do it at the same time.
-	AggregateTx(tx txn.Tx, limit int) (int, error)
+	SettleTx(tx txn.Tx, limit int) (int, error)
 	// IncrementRequestsTx adds to the requests of periods, which ListTotals
 	// returns as Runs.
 	IncrementRequestsTx(tx txn.Tx, tenant string, requests map[string]int64) error
@@ -137,7 +137,9 @@ var (
 func New(d Deps) *Service {
 	tenants := &tenantCache{plans: d.Plans, store: d.Store, clock: d.Clock, logger: d.Logger, states: newStates()}
 	sums := &aggregator{store: d.Store, writer: d.Writer, logger: d.Logger, some: make(chan struct{}, 1)}
-	counts := &meter{appended: sums.wake, tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger, outbox: d.Outbox}
+	counts := &meter{
+		appended: sums.wake, tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger, outbox: d.Outbox,
+	}
 	proxy := &proxyMeter{
 		tenants: tenants, meter: counts, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger,
 		pending: pendingUses{some: make(chan struct{}, 1)},

@@ -1,6 +1,7 @@
 package usagesql
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -38,8 +39,8 @@ func (s *Store) AppendTx(tx txn.Tx, tenant, day string, uses []quota.Use) error 
 // month's first.
 type counterOf struct{ tenant, period, agent, model, source, key string }
 
-// AggregateTx implements usage.Store.
-func (s *Store) AggregateTx(tx txn.Tx, limit int) (n int, err error) {
+// SettleTx implements usage.Store.
+func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 	t := sqldb.From(tx)
 	lock := ""
 	if t.Postgres() {
@@ -70,7 +71,8 @@ func (s *Store) AggregateTx(tx txn.Tx, limit int) (n int, err error) {
 		return 0, err
 	}
 	order := func(a, b counterOf) int {
-		return slices.Compare([]string{a.tenant, a.period, a.agent, a.model, a.source, a.key}, []string{b.tenant, b.period, b.agent, b.model, b.source, b.key})
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.period, b.period), cmp.Compare(a.agent, b.agent),
+			cmp.Compare(a.model, b.model), cmp.Compare(a.source, b.source), cmp.Compare(a.key, b.key))
 	}
 	for _, c := range slices.SortedFunc(maps.Keys(sums), order) {
 		u := sums[c]

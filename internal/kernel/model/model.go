@@ -149,7 +149,8 @@ const (
 	FinishStop      = "stop"
 	FinishLength    = "length"
 	FinishToolCalls = "tool_calls"
-	FinishFilter    = "content_filter"
+	FinishFilter    = "content_filter" // a safety filter of the provider
+	FinishRefusal   = "refusal"        // the model itself refuses
 )
 
 // Response is a whole answer.

@@ -5,6 +5,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // counts are an endpoint's numbers of tokens. Those that are not there are zero.
@@ -49,22 +50,16 @@ func (a *answer) addUsage(raw jsontext.Value) {
 			Reasoning float64 `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	}
-	if json.Unmarshal(raw, &u, lenient) != nil {
+	if json.Unmarshal(raw, &u, modelcall.Lenient) != nil {
 		return
 	}
 	if u.Prompt < 0 || u.Completion < 0 { // as absurd as none
-		a.setUsage(model.Usage{InputTokens: maxCount, OutputTokens: maxCount})
+		a.SetUsage(model.Usage{InputTokens: modelcall.MaxTokens, OutputTokens: modelcall.MaxTokens})
 		return
 	}
-	a.setUsage(counts{
-		prompt: count(u.Prompt), completion: count(u.Completion), total: count(u.Total), reasoning: count(u.CompletionMore.Reasoning),
-		cached:  count(max(u.PromptMore.Cached, u.Hit, u.Cached, u.Read)),
-		written: count(max(u.PromptMore.Written, u.PromptMore.Created, u.Created)),
+	a.SetUsage(counts{
+		prompt: modelcall.Count(u.Prompt), completion: modelcall.Count(u.Completion), total: modelcall.Count(u.Total), reasoning: modelcall.Count(u.CompletionMore.Reasoning),
+		cached:  modelcall.Count(max(u.PromptMore.Cached, u.Hit, u.Cached, u.Read)),
+		written: modelcall.Count(max(u.PromptMore.Written, u.PromptMore.Created, u.Created)),
 	}.usage())
 }
-
-// maxCount is the largest number of tokens that is read.
-const maxCount = 1e12
-
-// count bounds an endpoint's number to what can be added up.
-func count(n float64) int { return int(max(0, min(n, maxCount))) }

@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"bytes"
@@ -6,27 +6,36 @@ import (
 	"io"
 )
 
-// errTooLong means that an answer exceeds Config.MaxAnswer.
-var errTooLong = errors.New("openaiclient: the answer is too long")
+var (
+	// ErrTooLong means that an answer exceeds Config.MaxAnswer.
+	ErrTooLong = errors.New("modelcall: the answer is too long")
+	// ErrGarbage means that an answer is not of the wire's protocol.
+	ErrGarbage = errors.New("modelcall: the answer is none of the protocol")
+	// ErrTruncated means that a stream ended in the middle of the answer.
+	ErrTruncated = errors.New("modelcall: the stream ended in the middle of the answer")
+	// ErrEmpty means that an answer has neither content nor an error.
+	ErrEmpty = errors.New("modelcall: the answer has no choice")
+)
 
-// eventReader reads the data of server-sent events. Lines end in LF or CRLF.
+// Events reads the data of server-sent events. Lines end in LF or CRLF.
 // Comments and the fields event, id and retry are skipped; data lines of one event are
 // joined. Unlike in the standard, the last event needs no blank line, because not
 // every endpoint sends one.
-type eventReader struct {
+type Events struct {
+	Cut    bool         // the last event had no blank line: it may be incomplete
+	Before func() error // if set, called before the source is read
+
 	src    io.Reader
 	buf    []byte // buf[r:w] is read and not yet returned
 	r, w   int
 	max    int   // bytes of one event
 	err    error // of src, returned after the data before it
-	cut    bool  // the last event had no blank line: it may be incomplete
 	joined []byte
-	before func() error // if set, called before src is read
 }
 
-// next returns the next event's data, valid until the next call. Errors: io.EOF if the
-// stream ended between events or inside the last one, errTooLong, the source's.
-func (e *eventReader) next() ([]byte, error) {
+// Next returns the next event's data, valid until the next call. Errors: io.EOF if the
+// stream ended between events or inside the last one, ErrTooLong, the source's.
+func (e *Events) Next() ([]byte, error) {
 	var (
 		at         int // how much of buf[r:w] was scanned
 		lines      int // of data
@@ -38,7 +47,7 @@ func (e *eventReader) next() ([]byte, error) {
 			if err == io.EOF && lines > 0 {
 				data := e.data(lines, start, end)
 				e.r = e.w
-				e.cut = true
+				e.Cut = true
 				return data, nil
 			}
 			return nil, err
@@ -70,7 +79,7 @@ func (e *eventReader) next() ([]byte, error) {
 	}
 }
 
-func (e *eventReader) data(lines, start, end int) []byte {
+func (e *Events) data(lines, start, end int) []byte {
 	if lines == 1 {
 		return e.buf[e.r+start : e.r+end]
 	}
@@ -95,7 +104,7 @@ func dataField(line []byte) (offset int, ok bool) {
 
 // line finds the line that begins at offset at: its length without the line ending,
 // and its width with it.
-func (e *eventReader) line(at int) (length, width int, err error) {
+func (e *Events) line(at int) (length, width int, err error) {
 	seen := at
 	for {
 		if i := bytes.IndexByte(e.buf[e.r+seen:e.w], '\n'); i >= 0 {
@@ -119,7 +128,7 @@ func (e *eventReader) line(at int) (length, width int, err error) {
 }
 
 // fill reads more after w, moving and growing the buffer as needed.
-func (e *eventReader) fill() error {
+func (e *Events) fill() error {
 	if e.err != nil {
 		return e.err
 	}
@@ -129,12 +138,12 @@ func (e *eventReader) fill() error {
 	}
 	if e.w == len(e.buf) {
 		if len(e.buf) >= e.max {
-			return errTooLong
+			return ErrTooLong
 		}
 		e.buf = append(e.buf, make([]byte, min(len(e.buf), e.max-len(e.buf)))...)
 	}
-	if e.before != nil {
-		if e.err = e.before(); e.err != nil {
+	if e.Before != nil {
+		if e.err = e.Before(); e.err != nil {
 			return e.err
 		}
 	}
@@ -154,7 +163,7 @@ func (e *eventReader) fill() error {
 }
 
 // peek returns the first byte that is not white space, without consuming it.
-func (e *eventReader) peek() (byte, error) {
+func (e *Events) peek() (byte, error) {
 	for {
 		for e.r < e.w {
 			switch b := e.buf[e.r]; b {
@@ -170,8 +179,8 @@ func (e *eventReader) peek() (byte, error) {
 	}
 }
 
-// rest returns everything up to the end of the source.
-func (e *eventReader) rest() ([]byte, error) {
+// Rest returns everything up to the end of the source.
+func (e *Events) Rest() ([]byte, error) {
 	for {
 		switch err := e.fill(); err {
 		case nil:
@@ -182,3 +191,55 @@ func (e *eventReader) rest() ([]byte, error) {
 		}
 	}
 }
+
+const (
+	// firstBuffer is the initial size of a buffer.
+	firstBuffer = 8 << 10
+	// keepBuffer is the size up to which a buffer is kept for another answer.
+	keepBuffer = 64 << 10
+)
+
+// Begin prepares to read an answer of at most limit bytes. If the size of the answer is
+// known, the buffer is allocated for all of it.
+func (e *Events) Begin(in *Reader, limit int) {
+	*e = Events{src: in, buf: e.buf, joined: e.joined, max: max(limit, keepBuffer)}
+	if e.buf == nil {
+		e.buf = make([]byte, firstBuffer)
+	}
+	if in.Size >= int64(len(e.buf)) && in.Size < int64(e.max) {
+		e.buf = make([]byte, in.Size+1) // one more byte, to read the end
+	}
+}
+
+// End reports whether the buffers are small enough to be kept for another answer.
+func (e *Events) End() bool {
+	e.src, e.Before = nil, nil
+	if len(e.buf) > keepBuffer {
+		e.buf = nil
+	}
+	return cap(e.joined) <= keepBuffer
+}
+
+// First returns the first byte of an answer that is not white space, without consuming
+// it. Errors: ErrEmpty, the source's.
+func (e *Events) First() (first byte, err error) {
+	first, err = e.peek()
+	if err == io.EOF {
+		err = ErrEmpty
+	}
+	return first, err
+}
+
+// Drain reads until the end of the source, or its time-out: only then its connection is
+// used again.
+func (e *Events) Drain() {
+	for {
+		if _, err := e.Next(); err != nil {
+			return
+		}
+	}
+}
+
+// IsEventStart reports whether an event stream can begin with a byte: that of data,
+// event, id, retry or a comment.
+func IsEventStart(first byte) bool { return first != 0 && bytes.IndexByte([]byte("deir:"), first) >= 0 }

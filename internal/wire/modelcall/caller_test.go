@@ -62,4 +62,3 @@ func TestWaitIsBounded(t *testing.T) {
 		t.Errorf("asked for 2s: %v, %v", d, ok)
 	}
 }
-

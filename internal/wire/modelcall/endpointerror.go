@@ -114,6 +114,11 @@ func (e *EndpointError) isContextLength() bool {
 	return false
 }
 
+// isFiltered reports whether a safety filter blocked the prompt or the answer.
+func (e *EndpointError) isFiltered() bool {
+	return e.is("content_filter") || e.is("content_policy_violation") || e.is("ResponsibleAIPolicyViolation")
+}
+
 // isPrivate reports whether a word of an endpoint's message must not be shown: one that
 // looks like a key, or like an address in the operator's network.
 func isPrivate(word string) bool {

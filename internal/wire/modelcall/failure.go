@@ -66,6 +66,8 @@ func Classify(status int, reported *EndpointError, req *model.Request) *model.Er
 	switch kind := reported.status(status); {
 	case kind != http.StatusTooManyRequests && reported.isContextLength():
 		e.Code, e.Detail = CodeContext, "The conversation is longer than the model's context window"
+	case reported.isFiltered():
+		e.Code, e.Detail = model.CodeFiltered, "The provider's safety filter blocked the conversation"
 	case kind == http.StatusUnauthorized || kind == http.StatusForbidden:
 		e.Code, e.Detail, words = CodeAuth, fmt.Sprintf("The model endpoint refused the key (status %d); check the provider's key", status), ""
 	case kind == http.StatusTooManyRequests:

@@ -27,7 +27,7 @@ func BenchmarkPlain(b *testing.B) {
 }
 
 func benchmarkGenerate(b *testing.B, sim *modeltest.Server, sink func(model.Delta)) {
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	defer transport.CloseIdleConnections()
 	client := New(Config{Operator: transport})
 	req := model.Request{

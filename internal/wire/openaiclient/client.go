@@ -13,7 +13,6 @@ package openaiclient
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"agentd/internal/kernel/model"
@@ -22,9 +21,6 @@ import (
 
 // Config of a client.
 type Config = modelcall.Config
-
-// NewTransport is [modelcall.NewTransport].
-func NewTransport() *http.Transport { return modelcall.NewTransport() }
 
 // Client implements model.Client over HTTP. Safe for concurrent use.
 type Client struct {

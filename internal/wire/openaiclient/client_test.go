@@ -18,6 +18,8 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
+
+	"agentd/internal/wire/modelcall"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +34,7 @@ type bench struct {
 func newBench(t *testing.T, config Config, opts ...modeltest.Option) bench {
 	t.Helper()
 	sim := modeltest.New(t, opts...)
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	config.Operator = transport
 	if config.Backoff == 0 {
@@ -313,7 +315,7 @@ func TestGuardedTargets(t *testing.T) {
 	b.req.Target.Guarded = true
 	_, _, err := b.call(t)
 	checkCode(t, err, "provider_not_configured")
-	guarded := NewTransport()
+	guarded := modelcall.NewTransport()
 	t.Cleanup(guarded.CloseIdleConnections)
 	b.Client.Guarded = guarded
 	b.Client.Operator = nil
@@ -369,7 +371,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	dials := 0
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {

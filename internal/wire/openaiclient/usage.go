@@ -4,28 +4,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/kernel/model"
 	"agentd/internal/wire/modelcall"
 )
-
-// counts are an endpoint's numbers of tokens. Those that are not there are zero.
-type counts struct {
-	prompt, completion, total int
-	cached, written           int // part of prompt
-	reasoning                 int
-}
-
-// usage returns the numbers in one meaning. Some endpoints count reasoning beside the
-// completion, which shows in their total.
-func (c counts) usage() model.Usage {
-	u := model.Usage{
-		InputTokens: c.prompt, OutputTokens: c.completion, ThinkingTokens: c.reasoning, CachedTokens: c.cached, CacheWriteTokens: c.written,
-	}
-	if c.reasoning > 0 && c.total == c.prompt+c.completion+c.reasoning {
-		u.OutputTokens += c.reasoning
-	}
-	return u
-}
 
 // addUsage sets the usage, if there is any; the last one wins. Cached tokens have a name
 // of their own at DeepSeek, Moonshot, OpenRouter, and gateways to Anthropic.
@@ -54,12 +34,13 @@ func (a *answer) addUsage(raw jsontext.Value) {
 		return
 	}
 	if u.Prompt < 0 || u.Completion < 0 { // as absurd as none
-		a.SetUsage(model.Usage{InputTokens: modelcall.MaxTokens, OutputTokens: modelcall.MaxTokens})
+		a.SetUsage(modelcall.Absurd)
 		return
 	}
-	a.SetUsage(counts{
-		prompt: modelcall.Count(u.Prompt), completion: modelcall.Count(u.Completion), total: modelcall.Count(u.Total), reasoning: modelcall.Count(u.CompletionMore.Reasoning),
-		cached:  modelcall.Count(max(u.PromptMore.Cached, u.Hit, u.Cached, u.Read)),
-		written: modelcall.Count(max(u.PromptMore.Written, u.PromptMore.Created, u.Created)),
-	}.usage())
+	a.SetUsage(modelcall.Counts{
+		Prompt: modelcall.Count(u.Prompt), Completion: modelcall.Count(u.Completion), Total: modelcall.Count(u.Total),
+		Reasoning: modelcall.Count(u.CompletionMore.Reasoning),
+		Cached:    modelcall.Count(max(u.PromptMore.Cached, u.Hit, u.Cached, u.Read)),
+		Written:   modelcall.Count(max(u.PromptMore.Written, u.PromptMore.Created, u.Created)),
+	}.Usage())
 }

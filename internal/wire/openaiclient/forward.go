@@ -130,8 +130,8 @@ var (
 // readStream passes events on, as many at once as were read at once.
 func (r *relay) readStream(s *stream, in *modelcall.Reader) error {
 	r.out = s.scratch[:0]
-	s.events.Before = r.flush
-	defer func() { s.scratch, s.events.Before = r.out[:0], nil }()
+	s.events.BeforeRead = r.flush
+	defer func() { s.scratch, s.events.BeforeRead = r.out[:0], nil }()
 	for {
 		data, err := s.events.Next()
 		if err != nil {
@@ -147,7 +147,7 @@ func (r *relay) readStream(s *stream, in *modelcall.Reader) error {
 			return err
 		}
 		if err := r.event(s, data); err != nil {
-			if err == modelcall.ErrGarbage && s.events.Cut {
+			if err == modelcall.ErrGarbage && s.events.Incomplete() {
 				err = modelcall.ErrTruncated
 			}
 			return errors.Join(err, r.flush())

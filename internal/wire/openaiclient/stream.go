@@ -39,7 +39,8 @@ func getStream(in *modelcall.Reader, limit int) *stream {
 
 func (s *stream) put() {
 	s.fast = fastChunk{}
-	if s.events.End() && cap(s.scratch) <= keepScratch {
+	s.events.End()
+	if cap(s.scratch) <= keepScratch {
 		streams.Put(s)
 	}
 }
@@ -80,7 +81,7 @@ func (s *stream) readStream(in *modelcall.Reader, a *answer) error {
 			return nil
 		}
 		if err := s.addEvent(data, a); err != nil {
-			if err == modelcall.ErrGarbage && s.events.Cut {
+			if err == modelcall.ErrGarbage && s.events.Incomplete() {
 				return modelcall.ErrTruncated
 			}
 			return err

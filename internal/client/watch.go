@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,20 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"agentd/internal/base/sse"
 )
+
+// maxEvent is the maximum size of one event of a stream, in bytes.
+const maxEvent = 16 << 20
+
+// Frame is one server-sent event. ID is the id of the stream as of this event,
+// which need not have had one of its own.
+type Frame struct {
+	ID   string
+	Name string // "" for a bare data line
+	Data []byte
+}
 
 // retryPolicy says how a watcher deals with a connection that drops.
 type retryPolicy struct {
@@ -95,16 +109,17 @@ func (w *watcher) follow(ctx context.Context) (end bool, err error) {
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return false, &Problem{Status: res.StatusCode, Detail: fmt.Sprintf("%s answered no event stream; is AGENTD_URL right?", w.client.base)}
 	}
-	frames := NewFrames(activityReader{res.Body, func() { silence.Reset(w.client.retry.silence) }})
+	events := sse.NewReader(activityReader{res.Body, func() { silence.Reset(w.client.retry.silence) }}, maxEvent)
 	for {
-		frame, err := frames.Next()
-		w.retry = frames.Retry()
+		data, err := events.Next()
+		w.retry = events.Retry()
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
 			return false, err
 		}
+		frame := Frame{ID: events.ID(), Name: events.Name(), Data: bytes.Clone(data)}
 		switch {
 		case frame.Name == "done":
 			w.yield(frame, nil)

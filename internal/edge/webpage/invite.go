@@ -32,8 +32,9 @@ type invited struct {
 	InviteID, Token, Name string
 }
 
-var invitePage = NewPage(`{{with .Data}}<p>{{if .Inviter}}{{.Inviter}} invites you{{else}}You are invited{{end}} to join <strong>{{.Company}}</strong>
-as {{.Role}}, with the address <strong>{{.Email}}</strong>. The invite is valid until <time>{{time .ExpiresAt}}</time>.</p>
+var invitePage = NewPage(`{{with .Data}}<p>{{if .Inviter}}{{.Inviter}} invites you{{else}}You are invited{{end}}
+to join <strong>{{.Company}}</strong> as {{.Role}}, with the address <strong>{{.Email}}</strong>.
+The invite is valid until <time>{{time .ExpiresAt}}</time>.</p>
 <form method="post" action="{{$.Prefix}}` + identity.InvitePath + `">
 <input type="hidden" name="invite" value="{{.InviteID}}"><input type="hidden" name="token" value="{{.Token}}">
 <p><label for="name">Your name</label>

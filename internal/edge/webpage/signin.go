@@ -82,13 +82,16 @@ var signInPage = NewPage(`{{if .Data.Ways.Mail}}<form method="post" action="{{.P
 <p><button>Email me a code</button></p>
 </form>
 {{if .Data.Ways.Signup}}<p>New here? <a href="{{.Prefix}}` + signUpPath + `">Create an account</a></p>
-{{end}}{{end}}{{range .Data.Ways.Providers}}<p><a class="button" href="{{$.Data.StartURL $.Prefix .}}">Sign in with {{.Name}}</a></p>
-{{end}}{{if and .Data.Ways.Signup .Data.Ways.Providers}}<p>Who is new here accepts the terms and the privacy policy of this service by signing in with one of these.</p>
+{{end}}{{end}}{{range .Data.Ways.Providers}}<p>
+<a class="button" href="{{$.Data.StartURL $.Prefix .}}">Sign in with {{.Name}}</a></p>
+{{end}}{{if and .Data.Ways.Signup .Data.Ways.Providers}}<p>
+Who is new here accepts the terms and the privacy policy of this service by signing in with one of these.</p>
 {{end}}{{if not .Data.Ways.Any}}<p>Nobody can sign in with a browser here yet: this deployment sends no email and knows no sign-in provider.
 Its operator can set <code>AGENTD_SMTP_URL</code> or <code>AGENTD_OIDC_PROVIDERS</code>. Programs use API keys.</p>
 {{end}}`)
 
-var codePage = NewPage(`<p>If <strong>{{.Data.Email}}</strong> can sign in here, an email with a code is on its way. It is valid for ten minutes.</p>
+var codePage = NewPage(`<p>If <strong>{{.Data.Email}}</strong> can sign in here, an email with a code is on its way.
+It is valid for ten minutes.</p>
 <form method="post" action="{{.Prefix}}` + codePath + `">` + returnField + `<input type="hidden" name="email" value="{{.Data.Email}}">
 <p><label for="code">Code</label>
 <input id="code" name="code" required maxlength="40" autocomplete="one-time-code" autofocus></p>
@@ -113,19 +116,22 @@ var signUpPage = NewPage(`<form method="post" action="{{.Prefix}}` + signUpPath 
 <input id="email" name="email" type="email" required maxlength="200" autocomplete="username" autofocus value="{{.Data.Email}}"></p>
 <p><label for="name">Name of your company (optional)</label>
 <input id="name" name="name" maxlength="200" autocomplete="organization" value="{{.Data.Name}}"></p>
-<p><label class="check"><input type="checkbox" name="terms" value="yes" required> I accept the terms and the privacy policy of this service</label></p>
+<p><label class="check"><input type="checkbox" name="terms" value="yes" required>
+I accept the terms and the privacy policy of this service</label></p>
 <p><button>Email me a link</button></p>
 </form>
 <p>You have an account? <a href="{{.Prefix}}` + signInPath + `">Sign in</a></p>
 `)
 
-var confirmPage = NewPage(`<form method="post" action="{{.Prefix}}` + confirmPath + `"><input type="hidden" name="token" value="{{.Data.Token}}">
+var confirmPage = NewPage(`<form method="post" action="{{.Prefix}}` + confirmPath + `">
+<input type="hidden" name="token" value="{{.Data.Token}}">
 <p>The button confirms that this email address is yours, and creates your account.</p>
 <p><button>Confirm</button></p>
 </form>
 `)
 
-var accountPage = NewPage(`<p>{{if .Data.OwnKey}}You use a key{{else}}You are signed in{{end}}{{with .Data.Person}} as <strong>{{.}}</strong>{{end}} to <strong>{{.Data.Company}}</strong>.</p>
+var accountPage = NewPage(`<p>{{if .Data.OwnKey}}You use a key{{else}}You are signed in{{end}}
+{{- with .Data.Person}} as <strong>{{.}}</strong>{{end}} to <strong>{{.Data.Company}}</strong>.</p>
 <ul><li><a href="{{.Prefix}}/docs">API reference</a></li></ul>
 <form method="post" action="{{.Prefix}}` + signOutPath + `"><p><button class="quiet">Sign out</button></p></form>
 `)
@@ -152,7 +158,9 @@ func (s SignIn) Routes() []httpapi.Raw {
 	public := func(method, path string, serve serveFunc, fail failFunc, limits ...route.Limit) httpapi.Raw {
 		write := method == http.MethodPost
 		return httpapi.Raw{
-			Row:      route.Row{Method: method, Path: path, Public: true, Limits: limits, SignIn: write && path != signInPath && path != signUpPath},
+			Row: route.Row{
+				Method: method, Path: path, Public: true, Limits: limits, SignIn: write && path != signInPath && path != signUpPath,
+			},
 			OwnPages: write, Serve: serve, Fail: fail,
 		}
 	}
@@ -163,7 +171,7 @@ func (s SignIn) Routes() []httpapi.Raw {
 		public("GET", signInPath, s.askEmail, s.failWith(signInPage, "Sign in")),
 		public("POST", signInPath, s.sendCode, s.failSending, signin.CodeLimits...),
 		public("POST", codePath, s.enterCode, s.failWith(codePage, "Enter the code"), signin.CodeLimits...),
-		signedIn("GET", continuePath, s.goOn, s.toSignIn),
+		signedIn("GET", continuePath, s.continueSignIn, s.toSignIn),
 		signedIn("GET", factorPath, s.askFactor, s.toSignIn),
 		signedIn("POST", factorPath, s.enterFactor, s.failFactor, signin.GuessLimits...),
 		public("GET", signUpPath, s.askRegistration, s.failWith(signUpPage, "Create an account")),
@@ -235,8 +243,8 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 // ownPath returns a path of this server to which a page may lead, and "" for anything
 // else, because a link to sign in must not lead to another site.
 func ownPath(to string) string {
-	odd := func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || len(to) > 2000 || strings.ContainsFunc(to, odd) {
+	invalid := func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || len(to) > 2000 || strings.ContainsFunc(to, invalid) {
 		return ""
 	}
 	u, err := url.Parse(to)
@@ -323,8 +331,8 @@ func (s SignIn) enterCode(w http.ResponseWriter, r *http.Request, who authz.Call
 	return s.goBack(w, f.ReturnTo)
 }
 
-// goOn receives a browser from a provider.
-func (s SignIn) goOn(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+// continueSignIn receives a browser from a provider.
+func (s SignIn) continueSignIn(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	f := s.entered(r)
 	if who.HalfOpen {
 		return s.redirect(w, factorPath+f.Query())

@@ -82,7 +82,8 @@ var docsPage = &Page{template.Must(template.Must(base.Clone()).Parse(`{{define "
 <link rel="stylesheet" href="{{.Prefix}}/docs/swagger-ui.css">{{end}}
 {{define "body"}}<body>
 <noscript><p>This page needs JavaScript. The same is in <a href="{{.Prefix}}/api/v1/openapi.json">the OpenAPI document</a>.</p></noscript>
-<div id="docs"></div><script src="{{.Prefix}}/docs/swagger-ui-bundle.js"></script><script src="{{.Prefix}}/docs/docs.js"></script></body>{{end}}`))}
+<div id="docs"></div><script src="{{.Prefix}}/docs/swagger-ui-bundle.js"></script>
+<script src="{{.Prefix}}/docs/docs.js"></script></body>{{end}}`))}
 
 // welcome serves browsers. Programs that ask for / get the refusal of any path that
 // does not exist.

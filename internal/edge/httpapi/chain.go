@@ -101,8 +101,10 @@ func (s *Server) logRequest(x *exchange, method, path string, elapsed time.Durat
 	level := slog.LevelInfo
 	serverError := x.status >= 500 && x.status != http.StatusNotImplemented || x.failed != nil && x.failed.Kind == fault.Internal && !x.gone
 	switch {
-	case serverError:
+	case x.status == http.StatusInternalServerError, serverError && x.failed != nil && x.failed.Kind == fault.Internal:
 		level = slog.LevelError
+	case serverError: // full, stopping, or without something outside that it needs: it passes
+		level = slog.LevelWarn
 	case x.op.quiet:
 		level = slog.LevelDebug
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/route"
 )
@@ -441,6 +443,30 @@ func TestOneLogLineWithoutCredentials(t *testing.T) {
 	}
 	w.call(t, "GET", "/api/v1/panic", "")
 	w.waitForLog(t, "panic: a private reason")
+}
+
+func TestLevelsOfRequestLines(t *testing.T) {
+	t.Parallel()
+	answers := map[string]error{
+		"INFO":  fault.NewNotFound("toy"),
+		"WARN":  fault.New(fault.Unavailable, "", "All places are taken; retry shortly.").Because(errors.New("full")),
+		"ERROR": errors.New("nil map"),
+	}
+	w := start(t, func(c *Config) {
+		for level, err := range answers {
+			c.Routes = append(c.Routes, route.Action(route.Row{Method: "GET", Path: "/api/v1/" + level, ID: level},
+				func(context.Context, authz.Caller, *nilIn) (int, error) { return 0, err }))
+		}
+	})
+	for level := range answers {
+		w.call(t, "GET", "/api/v1/"+level, "", header("X-Request-Id", "request-"+level))
+		w.waitForLog(t, "request-"+level)
+		for line := range strings.Lines(w.log.String()) {
+			if strings.Contains(line, "request-"+level) && !strings.Contains(line, `"level":"`+level+`"`) {
+				t.Errorf("level of %s", line)
+			}
+		}
+	}
 }
 
 func TestBigBodiesShareABudget(t *testing.T) {

@@ -99,7 +99,7 @@ func Distinct(text string, most, characters int) []string {
 	return found
 }
 
-func begin(word []byte, characters int) string {
+func begin[T string | []byte](word T, characters int) string {
 	for i := range string(word) {
 		if characters == 0 {
 			return string(word[:i])
@@ -109,18 +109,33 @@ func begin(word []byte, characters int) string {
 	return string(word)
 }
 
-// Beginnings returns every beginning of every word, each once.
+// Beginnings returns the beginnings of 1, 3 and 6 characters of words, each once.
+// [Beginning] returns the one by which words that begin otherwise are found.
 func Beginnings(words []string) (all []string) {
 	for _, word := range words {
-		for i := range word {
-			if i > 0 {
-				all = append(all, word[:i])
+		for _, characters := range beginnings {
+			if b := begin(word, characters); utf8.RuneCountInString(b) == characters {
+				all = append(all, b)
 			}
 		}
-		all = append(all, word)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// beginnings are the lengths, in characters, of the beginnings that are kept.
+var beginnings = [...]int{1, 3, 6}
+
+// Beginning returns the longest of a word's [Beginnings]. Every word that begins with
+// the whole word has it, too.
+func Beginning(word string) string {
+	length, characters := 0, utf8.RuneCountInString(word)
+	for _, b := range beginnings {
+		if b <= characters {
+			length = b
+		}
+	}
+	return begin(word, length)
 }
 
 // fold maps letters that people consider the same to one. Hangul is decomposed

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -75,8 +76,26 @@ func TestDistinct(t *testing.T) {
 
 func TestBeginnings(t *testing.T) {
 	t.Parallel()
-	want := []string{"b", "bo", "bot", "т", "то", "東", "東京"}
-	if diff := cmp.Diff(want, Beginnings([]string{"bot", "то", "東京", "bo"})); diff != "" {
+	want := []string{"b", "bot", "n", "nig", "nights", "т", "東"}
+	if diff := cmp.Diff(want, Beginnings([]string{"bot", "то", "東京", "bo", "nightshifts"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Whatever a word begins with, the longest beginning of that is one of the word's.
+func TestBeginning(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"b", "bot", "東京都へ行く", "nightshiftworkers", "größenträger"} {
+		all := Beginnings([]string{word})
+		for i := range word {
+			if i > 0 && !slices.Contains(all, Beginning(word[:i])) || !strings.HasPrefix(word[:i], Beginning(word[:i])) {
+				t.Errorf("%q has no %q: %q", word, Beginning(word[:i]), all)
+			}
+		}
+	}
+	for word, want := range map[string]string{"": "", "a": "a", "ab": "a", "abc": "abc", "abcde": "abc", "東京都へ": "東京都", "abcdefghi": "abcdef"} {
+		if got := Beginning(word); got != want {
+			t.Errorf("the beginning of %q is %q", word, got)
+		}
 	}
 }

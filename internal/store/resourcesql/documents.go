@@ -23,16 +23,18 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	documentKey     = ` WHERE kind = ? AND tenant_id = ? AND id = ?`
-	documentColumns = `kind, tenant_id, id, version, created_at, updated_at, body, uniq, ix1, ix2, ix3, ix4`
+	documentColumns = `kind, tenant_id, id, version, created_at, updated_at, body, uniq, ix1, ix2, ix3, ix4, words`
+
+	documentChanges = `version, updated_at, body, uniq, ix1, ix2, ix3, ix4`
 
 	getDocument    = `SELECT version, created_at, updated_at, body FROM documents` + documentKey
-	deleteDocument = `DELETE FROM documents` + documentKey + ` AND version = ?`
+	deleteDocument = `DELETE FROM documents` + documentKey + ` AND version = ? RETURNING words`
 )
 
 var (
 	insertDocument = sqldb.Insert(`documents`, documentColumns)
-	updateDocument = `UPDATE documents SET ` + sqldb.Assign(`version, updated_at, body, uniq, ix1, ix2, ix3, ix4`) +
-		documentKey + ` AND version = ?`
+	updateDocument = `UPDATE documents SET ` + sqldb.Assign(documentChanges) + documentKey + ` AND version = ?`
+	renameDocument = `UPDATE documents SET ` + sqldb.Assign(`words, `+documentChanges) + documentKey + ` AND version = ?`
 )
 
 // Get implements resource.Backend.
@@ -122,7 +124,7 @@ func listDocuments(q resource.Query, postgres bool) (string, []any) {
 		equal(column, q.Filter[i])
 	}
 	if len(q.Words) > 0 {
-		args = moreWords(q, &where, args)
+		where.WriteString(` AND id = word_id`)
 	}
 	beyond, order := " AND "+id+" < ?", " ORDER BY "+id+" DESC LIMIT ?"
 	if q.Asc {
@@ -138,39 +140,62 @@ func listDocuments(q resource.Query, postgres bool) (string, []any) {
 
 // PutTx implements resource.Backend.
 func (d *Store) PutTx(tx txn.Tx, doc resource.Doc, was int64) error {
-	ix := doc.Index
-	updated, body, uniq := sqldb.Micros(doc.UpdatedAt), string(doc.Body), indexValue(doc.Unique)
-	ix1, ix2, ix3, ix4 := indexValue(ix[0]), indexValue(ix[1]), indexValue(ix[2]), indexValue(ix[3])
-	var rows int64
-	var err error
 	if was == 0 {
-		rows, err = sqldb.From(tx).Exec(insertDocument, doc.Kind, doc.Tenant, doc.ID, doc.Version,
-			sqldb.Micros(doc.CreatedAt), updated, body, uniq, ix1, ix2, ix3, ix4)
-	} else {
-		rows, err = sqldb.From(tx).Exec(updateDocument, doc.Version, updated, body, uniq, ix1, ix2, ix3, ix4,
-			doc.Kind, doc.Tenant, doc.ID, was)
+		return insertTx(tx, &doc)
 	}
+	ix := doc.Index
+	args := []any{
+		doc.Version, sqldb.Micros(doc.UpdatedAt), string(doc.Body), indexValue(doc.Unique),
+		indexValue(ix[0]), indexValue(ix[1]), indexValue(ix[2]), indexValue(ix[3]), doc.Kind, doc.Tenant, doc.ID, was,
+	}
+	if doc.Words == nil {
+		return putTx(tx, updateDocument, args)
+	}
+	before, err := storedWords(tx, doc.Kind, doc.Tenant, doc.ID)
+	if err != nil {
+		return err
+	}
+	words := wordsValue(doc.Words)
+	if err := putTx(tx, renameDocument, append([]any{words}, args...)); err != nil {
+		return err
+	}
+	return replaceWordRows(tx, doc.Kind, doc.Tenant, doc.ID, before, words)
+}
+
+func insertTx(tx txn.Tx, doc *resource.Doc) error {
+	ix, words := doc.Index, wordsValue(doc.Words)
+	err := putTx(tx, insertDocument, []any{
+		doc.Kind, doc.Tenant, doc.ID, doc.Version, sqldb.Micros(doc.CreatedAt), sqldb.Micros(doc.UpdatedAt), string(doc.Body),
+		indexValue(doc.Unique), indexValue(ix[0]), indexValue(ix[1]), indexValue(ix[2]), indexValue(ix[3]), words,
+	})
+	if err != nil {
+		return err
+	}
+	return insertWordRows(tx, doc.Kind, doc.Tenant, doc.ID, words)
+}
+
+func putTx(tx txn.Tx, statement string, args []any) error {
+	rows, err := sqldb.From(tx).Exec(statement, args...)
 	switch {
 	case err != nil && sqldb.IsUnique(err):
 		return errors.Join(resource.ErrTaken, err)
 	case err == nil && rows == 0:
 		return resource.ErrStale
-	case err != nil || doc.Words == nil:
-		return err
 	}
-	return putWords(tx, &doc, was > 0)
+	return err
 }
 
 // DeleteTx implements resource.Backend.
 func (d *Store) DeleteTx(tx txn.Tx, kind, tenant, id string, version int64) error {
-	rows, err := sqldb.From(tx).Exec(deleteDocument, kind, tenant, id, version)
-	if err == nil && rows == 0 {
+	var words string
+	err := sqldb.From(tx).QueryRow(deleteDocument, kind, tenant, id, version).Scan(&words)
+	if errors.Is(err, sql.ErrNoRows) {
 		return resource.ErrStale
 	}
-	if err == nil {
-		err = dropWords(tx, kind, tenant, id)
+	if err != nil {
+		return err
 	}
-	return err
+	return deleteWordRows(tx, kind, tenant, id, words)
 }
 
 // indexValue returns what an index column stores for a value: NULL for "".

@@ -32,6 +32,7 @@ func TestListsWalkIndexes(t *testing.T) {
 			"ix4":    {resource.Query{Filter: [resource.Slots]string{3: "rare"}}, "documents_ix4"},
 			"two":    {resource.Query{Filter: [resource.Slots]string{"rare", "rare"}}, "documents_ix1 documents_ix2"},
 			"unique": {resource.Query{Unique: "17"}, "documents_uniq"},
+			"words":  {resource.Query{Words: []string{"nig", "bot"}}, "begin=? document_words_pkey"},
 		} {
 			for _, order := range []struct {
 				after string
@@ -64,14 +65,14 @@ func fillDocuments(t *testing.T, db *sqldb.DB) {
 			}
 			doc := resource.Doc{
 				Kind: "k", Tenant: "t", ID: ident.New(), Version: 1, Body: []byte(`{}`),
-				Index: [resource.Slots]string{v, v, v, v}, Unique: fmt.Sprint(i),
+				Index: [resource.Slots]string{v, v, v, v}, Unique: fmt.Sprint(i), Words: []string{"night", "bot", fmt.Sprint(i)},
 			}
 			if err := docs.PutTx(tx, doc, 0); err != nil {
 				return err
 			}
 		}
 		if db.Postgres() { // as its autovacuum does; SQLite must do without
-			_, err := sqldb.From(tx).Exec("ANALYZE documents")
+			_, err := sqldb.From(tx).Exec("ANALYZE documents, document_words")
 			return err
 		}
 		return nil

@@ -99,8 +99,8 @@ func TestMigrationOfLongRows(t *testing.T) {
 	})
 }
 
-// Migrations 71 and 72 let documents that are there be found by the words of their
-// names.
+// Migrations 71 to 73 let documents that are there be found by the words of their
+// names, and documents of before 73 keep being found when it is taken back.
 func TestMigrationOfDocumentWords(t *testing.T) {
 	t.Parallel()
 	const documents = 450 // pages of 200
@@ -114,12 +114,25 @@ func TestMigrationOfDocumentWords(t *testing.T) {
 			VALUES ('annotation', 't', 'a', 1, 1, 1, '{"name":"Größe"}'), ('customer', 't', 'c', 1, 1, 1, '{}')`)
 	}
 	sqldbtest.Migration(t, 71, before, func(t *testing.T, db *sqldb.DB) {
-		for word, want := range map[string]int{"grosse": documents, "gr": documents, "größe": 0, "449": 1, "44": 11} {
-			var n int
-			err := db.QueryRow(t.Context(), `SELECT COUNT(*) FROM document_words WHERE tenant_id = 't' AND word = ?`, word).Scan(&n)
-			if err != nil || n != want {
-				t.Errorf("%d documents have %q, want %d; %v", n, word, want, err)
+		check := func(column string, want map[string]int) {
+			t.Helper()
+			for word, want := range want {
+				var n int
+				err := db.QueryRow(t.Context(), `SELECT COUNT(*) FROM document_words WHERE tenant_id = 't' AND `+column+` = ?`, word).Scan(&n)
+				if err != nil || n != want {
+					t.Errorf("%d documents have %q, want %d; %v", n, word, want, err)
+				}
 			}
 		}
+		check("begin", map[string]int{"gro": documents, "g": documents, "gr": 0, "grosse": documents, "größe": 0, "449": 1, "44": 0})
+		check("words", map[string]int{" grosse 7": 3 + 1, " grosse 449": 3 + 2})
+		var words string
+		if err := db.QueryRow(t.Context(), `SELECT words FROM documents WHERE kind = 'agent' AND id = '0007'`).Scan(&words); err != nil || words != " grosse 7" {
+			t.Errorf("a document has the words %q, %v", words, err)
+		}
+		if err := db.MigrateDown(t.Context(), 72); err != nil {
+			t.Fatal(err)
+		}
+		check("word", map[string]int{"grosse": documents, "gr": documents, "größe": 0, "449": 1, "44": 11})
 	})
 }

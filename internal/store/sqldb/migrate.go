@@ -38,7 +38,7 @@ const migrationLock = 0x6167656e7464
 // is TEXT COLLATE "C", so that both sort alike; write a cast as text in small
 // letters. What the engines cannot share stands twice, between the lines
 // "-- +only sqlite" or "-- +only postgres" and "-- +end". Foreign keys and
-// checks are immediate. A migration that is on main is never edited. Two are
+// checks are immediate. A migration that is on main is never edited. Three are
 // written in Go: see rowid.go and documentwords.go. An empty database gets all of
 // them at once: see schema.go.
 func (db *DB) Migrate(ctx context.Context) error {
@@ -117,7 +117,7 @@ func Latest() int64 { return slices.Max(numbers()) }
 // numbers returns the numbers of all migrations.
 func numbers() []int64 {
 	names, _ := fs.Glob(migrations, "migrations/*.sql")
-	all := []int64{rowidVersion, documentWordsVersion}
+	all := []int64{rowidVersion, documentWordsVersion, fewDocumentWordsVersion}
 	for _, name := range names {
 		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
 		n, _ := strconv.ParseInt(number, 10, 64)

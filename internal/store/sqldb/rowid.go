@@ -36,6 +36,7 @@ func (db *DB) goMigrations() []*goose.Migration {
 	return []*goose.Migration{
 		goose.NewGoMigration(rowidVersion, up, down),
 		goose.NewGoMigration(documentWordsVersion, words, noWords),
+		goose.NewGoMigration(fewDocumentWordsVersion, &goose.GoFunc{RunTx: db.fewWords}, &goose.GoFunc{RunTx: db.everyWord}),
 	}
 }
 

@@ -26,13 +26,13 @@ const (
 type Enrollment struct {
 	resource.Meta `json:"-"`
 
-	CustomerID  string        `json:"customer_id" required:"true" ref:"customer" maxLength:"36"`
-	ProductID   string        `json:"product_id" required:"true" ref:"product" maxLength:"36"`
+	CustomerID  string        `json:"customer_id" required:"true" ref:"customer" maxLength:"36" doc:"Who takes part."`
+	ProductID   string        `json:"product_id" required:"true" ref:"product" maxLength:"36" doc:"What the customer takes part in."`
 	OrderID     *string       `json:"order_id" readOnly:"true" doc:"The paid order that made it; null: none did."`
 	Status      string        `json:"status" readOnly:"true" enum:"active,paused,completed,cancelled"`
 	StartedAt   time.Time     `json:"started_at" readOnly:"true"`
 	CompletedAt *time.Time    `json:"completed_at" readOnly:"true" doc:"null until it is completed."`
-	Metadata    schema.Object `json:"metadata" merge:"1"`
+	Metadata    schema.Object `json:"metadata" merge:"1" doc:"Data of your own, kept and shown as it is sent; a change merges it one level deep."`
 }
 
 // Options are what enrollments need of others.

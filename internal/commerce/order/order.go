@@ -40,7 +40,7 @@ type Order struct {
 	Status          string        `json:"status" readOnly:"true" enum:"pending,paid,failed,refunded"`
 	PaymentIntentID string        `json:"payment_intent_id" maxLength:"200" doc:"The id of the payment at its provider."`
 	PaidAt          *time.Time    `json:"paid_at" readOnly:"true" doc:"null until it is paid."`
-	Metadata        schema.Object `json:"metadata" merge:"1"`
+	Metadata        schema.Object `json:"metadata" merge:"1" doc:"Data of your own, kept and shown as it is sent; a change merges it one level deep."`
 }
 
 // Enrollments is the port to what paid orders make.

@@ -28,18 +28,18 @@ const (
 type Product struct {
 	resource.Meta `json:"-"`
 
-	Name             string          `json:"name" required:"true" minLength:"1" maxLength:"500"`
+	Name             string          `json:"name" required:"true" minLength:"1" maxLength:"500" doc:"What it is called."`
 	Type             string          `json:"type" required:"true" enum:"course,service,digital,subscription" immutable:"true" doc:"A paid order of a course or a subscription enrols its customer."`
 	Status           string          `json:"status" enum:"active,archived" default:"active" doc:"An archived product is not ordered any more."`
 	PriceCents       int64           `json:"price_cents" required:"true" minimum:"0" maximum:"1000000000000" doc:"In the smallest unit of the currency."`
 	Currency         string          `json:"currency" required:"true" pattern:"^[A-Za-z]{3}$" doc:"Three letters by ISO 4217, such as EUR; kept in capitals."`
 	CompareAtCents   *int64          `json:"compare_at_price_cents,omitzero" minimum:"0" maximum:"1000000000000" doc:"A former price, to be shown beside the price."`
-	Description      string          `json:"description" maxLength:"100000"`
+	Description      string          `json:"description" maxLength:"100000" doc:"What it is, as plain text or Markdown."`
 	BodyHTML         string          `json:"body_html" maxLength:"500000" doc:"The description for a web page. It is kept as it is sent: a page that shows it cleans it first."`
 	Slug             string          `json:"slug" maxLength:"200" doc:"The name in addresses of a storefront."`
-	Category         string          `json:"category" maxLength:"200"`
-	Vendor           string          `json:"vendor" maxLength:"200"`
-	Tags             []string        `json:"tags" maxItems:"100" maxLength:"200"`
+	Category         string          `json:"category" maxLength:"200" doc:"A word of your own to sort products by."`
+	Vendor           string          `json:"vendor" maxLength:"200" doc:"Who makes or delivers it."`
+	Tags             []string        `json:"tags" maxItems:"100" maxLength:"200" doc:"Words of your own to group products by."`
 	Images           []string        `json:"images" maxItems:"100" maxLength:"2000" doc:"Addresses of pictures. They are kept, and never fetched."`
 	Variants         []schema.Object `json:"variants" maxItems:"100" doc:"Sizes, colours and the like, as the storefront has them."`
 	Options          []schema.Object `json:"options" maxItems:"100" doc:"What variants differ in, as the storefront has it."`
@@ -48,7 +48,7 @@ type Product struct {
 	CourseStructure  schema.Nullable `json:"course_structure" doc:"Chapters and lessons of a course, as the storefront has them; null: none."`
 	StorefrontID     string          `json:"storefront_product_id" maxLength:"200" doc:"The product's id in the storefront."`
 	PaymentPriceID   string          `json:"payment_price_id" maxLength:"200" doc:"The id of its price at the payment provider."`
-	Metadata         schema.Object   `json:"metadata" merge:"1"`
+	Metadata         schema.Object   `json:"metadata" merge:"1" doc:"Data of your own, kept and shown as it is sent; a change merges it one level deep."`
 }
 
 // Options are what products need of others.

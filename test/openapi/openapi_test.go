@@ -51,7 +51,9 @@ import (
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/session"
 	"agentd/internal/goldentest"
+	"agentd/internal/governance/goal"
 	"agentd/internal/governance/ledger"
+	"agentd/internal/governance/voting"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
@@ -106,7 +108,7 @@ func routes(t *testing.T) []route.Route {
 		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
-		ledger.New(ledger.Deps{}).Routes(),
+		ledger.New(ledger.Deps{}).Routes(), goal.New(kernel, goal.Options{}).Routes(), voting.New(kernel, voting.Options{}).Routes(),
 		goods, kinds.Routes(kernel),
 	)
 }

@@ -165,6 +165,9 @@ var hidden = map[string][]struct {
 	"callMcp": {{"agentId", 200, func(_ *contracttest.Company, id string) any {
 		return object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": id, "arguments": object{"message": "x"}}}
 	}}},
+	"createVotingProposal": {{"agentId", 404, func(_ *contracttest.Company, id string) any {
+		return object{"title": "x", "proposal_type": "agent_termination", "payload": object{"agent_id": id}}
+	}}},
 	"createChatCompletion": {
 		{"agentId", 404, func(_ *contracttest.Company, id string) any { return chatWith(id) }},
 		{"agentId", 404, func(_ *contracttest.Company, id string) any { return chatWith("agent/" + id) }},

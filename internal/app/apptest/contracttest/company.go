@@ -119,13 +119,14 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
 	c.createCommerce(add)
+	c.Expect(201, "POST", "/api/v1/governance/voting/proposals/"+c.proposal(add)+"/ballot", apptest.Object{"vote": "yes", "reasoning": c.Mark})
 	c.createExamples(add)
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
 	return c
 }
 
-// createCommerce has two customers take part in two courses.
+// createCommerce has two customers take part in two courses, and an agent two goals.
 func (c *Company) createCommerce(add func(parameter, id string)) {
 	c.T.Helper()
 	const all = "/api/v1/commerce/"
@@ -133,8 +134,19 @@ func (c *Company) createCommerce(add func(parameter, id string)) {
 		add("customerId", c.Expect(201, "POST", all+"customers", apptest.Object{"name": c.Mark + name})["id"].(string))
 		add("productId", c.Expect(201, "POST", all+"products", apptest.Object{
 			"name": c.Mark + name, "type": "course", "price_cents": 4900, "currency": "EUR"})["id"].(string))
+		add("goalId", c.Expect(201, "POST", "/api/v1/governance/goals", aim(c))["id"].(string))
 		add("enrollmentId", c.Expect(201, "POST", all+"enrollments", enrolling(c))["id"].(string))
 	}
+}
+
+// proposal makes two proposals and returns the first.
+func (c *Company) proposal(add func(parameter, id string)) string {
+	c.T.Helper()
+	for _, name := range []string{" first", " second"} {
+		add("proposalId", c.Expect(201, "POST", "/api/v1/governance/voting/proposals",
+			apptest.Object{"title": c.Mark + name, "proposal_type": "general"})["id"].(string))
+	}
+	return c.IDs["proposalId"][0]
 }
 
 // createFiles fills a company with files, workspaces and artifacts.

@@ -201,6 +201,17 @@ var Recipes = map[string]recipe{
 	"createEmbedding": {body: apptest.Object{"input": "hello"}},
 }
 
+// aim is a goal of the company's first agent.
+func aim(c *Company) apptest.Object {
+	return apptest.Object{"agent_id": c.IDs["agentId"][0], "title": "made by a test", "description": c.Mark}
+}
+
+// proposed names a proposal that is voted on.
+func proposed(c *Company, call *Call) {
+	call.Path["proposalId"] = c.Expect(201, "POST", "/api/v1/governance/voting/proposals",
+		apptest.Object{"title": "made by a test", "proposal_type": "general"})["id"].(string)
+}
+
 // enrolling is a body that names a customer and a product.
 func enrolling(c *Company) apptest.Object {
 	return apptest.Object{"customer_id": c.IDs["customerId"][0], "product_id": c.IDs["productId"][0], "metadata": apptest.Object{"note": c.Mark}}
@@ -286,6 +297,10 @@ var References = map[string]string{
 	"guardrail_id": "",
 
 	"actor_id": "keyId",
+
+	"proposer_agent_id": "agentId",
+	"proposal_id":       "", // kept beside a goal
+	"founder_id":        "", // it has no effect
 
 	"customer_id":           "customerId",
 	"product_id":            "productId",

@@ -155,8 +155,9 @@ func (s *Service) Routes() []route.Route {
 	replace.Example = `{"rules":[{"rule_id":"no-mail","principle":"Agents send no mail.","action":"tool:send_mail"}],"rationale":"A test"}`
 	amend := row("POST", "/constitution/amend", "amendConstitution", "Amend the constitution",
 		"Adds, modifies or removes one rule. It holds for the next act of runs that are under way.", 400, 404, 409, 413, 422)
-	amend.Example = `{"rule_id":"ask-first","action":"add","rule":{"rule_id":"ask-first",` +
-		`"principle":"Large payments are approved by a person.","action":"tool:pay","condition":"args.amount > 100","penalty":"require_approval"},"rationale":"A test"}`
+	amend.Example = `{"rule_id":"ask-first","action":"add","rule":{"rule_id":"ask-first","action":"tool:pay",` +
+		`"principle":"Large payments are approved by a person.","condition":"args.amount > 100","penalty":"require_approval"},` +
+		`"rationale":"A test"}`
 	check := row("POST", "/check", "checkGovernance", "Check an act against the rules", "Nothing is done or recorded.", 400, 422)
 	check.Scopes, check.Role = []authz.Scope{"agents:read"}, ""
 	check.Example = `{"agent_id":"01a208c9-3505-7384-a98b-09054314b31a","action":"tool:pay","metadata":{"amount":250}}`

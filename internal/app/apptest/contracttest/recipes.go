@@ -93,7 +93,10 @@ var Recipes = map[string]recipe{
 	"searchWeb": {body: apptest.Object{"query": "ducks"}},
 	// Over at once: what other tests do in the company is to succeed.
 	"activateSafeMode": {body: apptest.Object{"reason": "made by a test", "deadline_hours": 1e-9}},
-	"spawnAgent":       {body: apptest.Object{"name": "made by a test", "tools": []string{"calculator"}}},
+	"amendConstitution": {with: func(*Company) apptest.Object { // each time another rule
+		return apptest.Object{"rule_id": ident.New(), "action": "add", "rule": apptest.Object{"rule_id": "any", "principle": "made by a test"}}
+	}},
+	"spawnAgent": {body: apptest.Object{"name": "made by a test", "tools": []string{"calculator"}}},
 
 	"createWebhook": {body: apptest.Object{"url": "https://example.com/made-by-a-test", "events": []string{"run.failed"}}},
 	"testWebhook": {ids: func(c *Company, call *Call) {

@@ -52,7 +52,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	parts := []part{
-		p.part(), watched, out.part(p), accounts.part(p), members.part(p), agents.part(), {name: "kinds", routes: kinds.Routes(p.kernel)},
+		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
+		{name: "kinds", routes: kinds.Routes(p.kernel)},
 		models.part(p), delivery.part(p, accounts), content.part(p),
 		tools.part(), execution.part(p), governing.part(p), compatPart(p, models, agents, execution),
 	}

@@ -103,8 +103,7 @@ type vetoIn struct {
 	Body struct {
 		_ struct{} `json:"-" name:"ProposalVeto"`
 
-		FounderID string `json:"founder_id" maxLength:"256" doc:"It has no effect: the caller vetoes."`
-		Reason    string `json:"reason" maxLength:"4000" doc:"Why; kept in the ledger."`
+		Reason string `json:"reason" maxLength:"4000" doc:"Why; kept in the ledger."`
 	}
 }
 
@@ -174,6 +173,19 @@ func (v *Voting) Routes() []route.Route {
 			row("POST", "/tally", "tallyVotes", "Count the votes on a proposal, and carry it out if it is passed.", authz.Admin), v.tally),
 		route.Action(veto, v.veto),
 	)
+}
+
+// CheckPassed implements constitution.Proposals: a proposal that was carried out
+// justifies nothing more. Errors: fault.NotFound; fault.Conflict.
+func (v *Voting) CheckPassed(ctx context.Context, tenant, id string) error {
+	p, err := v.proposals.Get(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	if p.Status != closed || p.Result.Status != "passed" {
+		return fault.New(fault.Conflict, "PROPOSAL_NOT_PASSED", "The proposal is %s; name one that was passed and was not carried out yet.", p.Status)
+	}
+	return nil
 }
 
 // Proposals returns what keeps the proposals.

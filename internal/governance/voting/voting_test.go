@@ -285,11 +285,22 @@ func TestPassedProposalsAreCarriedOut(t *testing.T) {
 			t.Errorf("%v, and it is %s", err, p.status(id))
 		}
 		p.fails = false
+		if err := p.v.CheckPassed(t.Context(), p.admin.TenantID, id); !fault.Is(err, fault.Conflict) {
+			t.Errorf("it is not passed: %v", err)
+		}
 		if got := p.must(p.admin, "tallyVotes", id, nil); got["status"] != "passed" || p.status(id) != "executed" || !slices.Equal(p.ended, p.agents[:1]) {
 			t.Errorf("%v, %s, ended %v", got, p.status(id), p.ended)
 		}
 		if _, err := p.call(p.admin, "vetoProposal", id, nil); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a veto of what is done: %v", err)
+		}
+		talk := p.propose(nil)
+		p.must(p.member("bob"), "castBallot", talk, map[string]any{"vote": "yes"})
+		p.must(p.admin, "tallyVotes", talk, nil)
+		for proposal, want := range map[string]fault.Kind{id: fault.Conflict, talk: 0, ident.New(): fault.NotFound} {
+			if err := p.v.CheckPassed(t.Context(), p.admin.TenantID, proposal); want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
+				t.Errorf("an amendment by a proposal: %v", err)
+			}
 		}
 		rejected := p.propose(end)
 		p.must(p.member("bob"), "castBallot", rejected, map[string]any{"vote": "no"})

@@ -121,6 +121,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createCommerce(add)
 	c.Expect(201, "POST", "/api/v1/governance/voting/proposals/"+c.proposal(add)+"/ballot", apptest.Object{"vote": "yes", "reasoning": c.Mark})
 	c.createExamples(add)
+	c.createRules()
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
 	return c
@@ -147,6 +148,15 @@ func (c *Company) proposal(add func(parameter, id string)) string {
 			apptest.Object{"title": c.Mark + name, "proposal_type": "general"})["id"].(string))
 	}
 	return c.IDs["proposalId"][0]
+}
+
+// createRules makes a constitution, and so entries in the ledger.
+func (c *Company) createRules() {
+	c.T.Helper()
+	c.Expect(200, "PUT", "/api/v1/governance/constitution", apptest.Object{
+		"rules": []apptest.Object{{"rule_id": c.Mark, "principle": c.Mark, "action": "word:" + c.Mark}}, "rationale": c.Mark,
+	})
+	c.Expect(200, "GET", "/api/v1/governance/ledger", nil) // seals them
 }
 
 // createFiles fills a company with files, workspaces and artifacts.

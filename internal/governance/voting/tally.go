@@ -183,7 +183,8 @@ func (v *Voting) CheckPassed(ctx context.Context, tenant, id string) error {
 		return err
 	}
 	if p.Status != closed || p.Result.Status != "passed" {
-		return fault.New(fault.Conflict, "PROPOSAL_NOT_PASSED", "The proposal is %s; name one that was passed and was not carried out yet.", p.Status)
+		return fault.New(fault.Conflict, "PROPOSAL_NOT_PASSED",
+			"The proposal is %s; name one that was passed and was not carried out yet.", p.Status)
 	}
 	return nil
 }

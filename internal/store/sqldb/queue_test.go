@@ -179,11 +179,15 @@ func TestQueuedTransactionThatIsLost(t *testing.T) {
 	t.Parallel()
 	db, w := throughWay(t, sqldb.Metrics{})
 	exec(t, db, insertRow, "locked", 0)
+	outers, lost := 0, errors.New("lost too")
 	err := db.Write(t.Context(), func(outer txn.Tx) error {
+		if outers++; outers > 1 {
+			return lost
+		}
 		if _, err := sqldb.From(outer).Exec("UPDATE t SET v = 1 WHERE k = 'locked'"); err != nil {
 			return err
 		}
-		runs, done := 0, make(chan error)
+		runs, done := 0, make(chan error, 1)
 		go func() {
 			done <- db.Write(t.Context(), func(tx txn.Tx) error {
 				runs++
@@ -201,7 +205,7 @@ func TestQueuedTransactionThatIsLost(t *testing.T) {
 			t.Errorf("after %d runs: %v", runs, err)
 		}
 		w.set(false)
-		return errors.New("lost too")
+		return lost
 	})
 	if err == nil {
 		t.Error("a transaction without a connection was committed")

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/edge/audio"
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 	"agentd/internal/wire/outbound"
 )
@@ -54,7 +55,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 	if err := m.checkConfigured(); err != nil {
 		return nil, err
 	}
-	operator := openaiclient.NewTransport()
+	operator := modelcall.NewTransport()
 	p.onStop(operator.CloseIdleConnections)
 	m.wire = openaiclient.New(openaiclient.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")})
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}

@@ -117,6 +117,7 @@ var modules = map[string][]string{
 
 	"internal/wire/mcpclient":         {"github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 	"internal/wire/oidcclient":        {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
+	"internal/wire/modelcall":         {otelModule},
 	"internal/wire/openaiclient":      {otelModule, "code.dny.dev/ssrf"},
 	"internal/wire/outbound":          {"code.dny.dev/ssrf", "golang.org/x/net"},
 	"internal/wire/sandbox":           {"golang.org/x/sys"},

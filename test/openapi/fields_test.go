@@ -28,6 +28,8 @@ type published struct {
 	Properties  map[string]*published `json:"properties"`
 	Items       *published            `json:"items"`
 	More        any                   `json:"additionalProperties"`
+	Title       string                `json:"title"`
+	Order       []string              `json:"x-order"`
 	AnyOf       []*published          `json:"anyOf"`
 	OneOf       []*published          `json:"oneOf"`
 	AllOf       []*published          `json:"allOf"`

@@ -123,7 +123,7 @@ func (i NewInvite) WithoutSecret() any {
 
 type inviteIn struct {
 	Body struct {
-		Email string     `json:"email" format:"email" required:"true" maxLength:"200"`
+		Email string     `json:"email" format:"email" required:"true" maxLength:"200" doc:"Address that the invitation is sent to."`
 		Role  authz.Role `json:"role" enum:"viewer,developer,admin,owner" required:"true" doc:"Not owner, and not above the inviter's own role."`
 	}
 }

@@ -20,7 +20,7 @@ type patchMeIn struct {
 type meChange struct {
 	_ struct{} `json:"-" name:"MeUpdate"`
 
-	Name      string  `json:"name,omitzero" maxLength:"200"`
+	Name      string  `json:"name,omitzero" maxLength:"200" doc:"Your name, as other people see it."`
 	AvatarURL *string `json:"avatar_url" maxLength:"2048" doc:"URL of an image, http or https; null removes it."`
 }
 

@@ -85,7 +85,7 @@ type sealedWork struct {
 
 type requestCodeIn struct {
 	Body struct {
-		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
+		Email         string `json:"email" required:"true" format:"email" maxLength:"200" doc:"Address with which you sign in."`
 		AcceptTerms   bool   `json:"accept_terms,omitzero" doc:"Required to sign up, here or with the code."`
 		AcceptPrivacy bool   `json:"accept_privacy,omitzero" doc:"As accept_terms."`
 	}
@@ -274,7 +274,7 @@ func (s codes) decode(held work.Lease) (codeRequest, error) {
 type verifyCodeIn struct {
 	Browser string `cookie:"svc_signin"`
 	Body    struct {
-		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
+		Email         string `json:"email" required:"true" format:"email" maxLength:"200" doc:"Address with which you sign in."`
 		Code          string `json:"code" required:"true" minLength:"4" maxLength:"40" doc:"The six digits or the long code; spaces and hyphens are ignored."`
 		Attempt       string `json:"attempt,omitzero" maxLength:"100" doc:"From the response to the request, for clients without cookies."`
 		CookieOnly    bool   `json:"cookie_only,omitzero" doc:"true, from a page: the answer has no api_key."`

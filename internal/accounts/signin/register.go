@@ -44,7 +44,7 @@ type registration struct {
 
 type registerIn struct {
 	Body struct {
-		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
+		Email         string `json:"email" required:"true" format:"email" maxLength:"200" doc:"Address that the code is sent to, and with which you sign in."`
 		Name          string `json:"name,omitzero" maxLength:"200" doc:"Name of the new company. Default: the part of the address before the @."`
 		AcceptTerms   bool   `json:"accept_terms" required:"true" doc:"Must be true."`
 		AcceptPrivacy bool   `json:"accept_privacy" required:"true" doc:"Must be true."`

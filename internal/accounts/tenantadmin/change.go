@@ -34,10 +34,10 @@ var slugLetters = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 type Creation struct {
 	_ struct{} `json:"-" name:"AdminTenantCreate"`
 
-	Name       string        `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Name       string        `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the company, as people see it."`
 	Slug       string        `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens. Default: derived from the name."`
 	Plan       string        `json:"plan,omitzero" maxLength:"100" doc:"ID of a plan. Default: the default plan."`
-	Settings   schema.Object `json:"settings,omitzero"`
+	Settings   schema.Object `json:"settings,omitzero" doc:"The company's settings, by name."`
 	OwnerEmail string        `json:"owner_email,omitzero" maxLength:"254" doc:"Email with which the first owner signs in."`
 	OwnerKey   *bool         `json:"owner_key,omitzero" doc:"Whether to create a key for the owner. Default: true. Without a key owner_email is required."`
 }
@@ -122,9 +122,9 @@ func (s *Service) invalidChoices(slug, plan string) (invalid []fault.Field) {
 type Change struct {
 	_ struct{} `json:"-" name:"AdminTenantUpdate"`
 
-	Name     *string       `json:"name,omitzero" minLength:"1" maxLength:"200"`
-	Slug     *string       `json:"slug,omitzero" minLength:"1" maxLength:"64"`
-	Plan     *string       `json:"plan,omitzero" minLength:"1" maxLength:"100"`
+	Name     *string       `json:"name,omitzero" minLength:"1" maxLength:"200" doc:"Name of the company, as people see it."`
+	Slug     *string       `json:"slug,omitzero" minLength:"1" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens; no other company has it."`
+	Plan     *string       `json:"plan,omitzero" minLength:"1" maxLength:"100" doc:"ID of a plan."`
 	Settings schema.Object `json:"settings,omitzero" doc:"Merged into the settings; null removes a member."`
 }
 

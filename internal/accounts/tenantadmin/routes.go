@@ -49,7 +49,7 @@ type suspendIn struct {
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantSuspend"`
 
-		Reason string `json:"reason,omitzero" maxLength:"2000"`
+		Reason string `json:"reason,omitzero" maxLength:"2000" doc:"Why, for operators; kept in the audit log."`
 	}
 }
 
@@ -72,8 +72,8 @@ type purgeIn struct {
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantPurge"`
 
-		Confirm string `json:"confirm,omitzero" maxLength:"200"`
-		DryRun  bool   `json:"dry_run,omitzero"`
+		Confirm string `json:"confirm,omitzero" maxLength:"200" doc:"The id, name or slug of the company, so that no other is purged by mistake. Required, here or in the query."`
+		DryRun  bool   `json:"dry_run,omitzero" doc:"Only count what would be deleted. Default: false."`
 	}
 }
 

@@ -16,7 +16,7 @@ type Answer struct {
 	Role         string        `json:"role" required:"true" enum:"assistant"`
 	Model        string        `json:"model" required:"true" doc:"As in the request."`
 	Content      []AnswerBlock `json:"content" required:"true"`
-	StopReason   string        `json:"stop_reason" required:"true" enum:"end_turn,max_tokens,tool_use,stop_sequence"`
+	StopReason   string        `json:"stop_reason" required:"true" enum:"end_turn,max_tokens,tool_use,stop_sequence,refusal"`
 	StopSequence *string       `json:"stop_sequence" required:"true"`
 	Usage        MessagesUsage `json:"usage" required:"true"`
 }
@@ -60,6 +60,8 @@ func stopReason(resp *model.Response) string {
 	switch {
 	case resp.FinishReason == model.FinishLength:
 		return "max_tokens"
+	case resp.FinishReason == model.FinishRefusal:
+		return "refusal"
 	case len(resp.ToolCalls) > 0:
 		return "tool_use"
 	case resp.StopSequence != "":

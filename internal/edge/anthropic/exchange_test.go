@@ -23,6 +23,7 @@ import (
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/kernel/quota"
+	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 )
 
@@ -75,7 +76,7 @@ func newStage(t testing.TB, answer modeltest.Answer, adjust ...func(*stage)) *st
 
 func stageWith(t testing.TB, sim *modeltest.Server, adjust ...func(*stage)) *stage {
 	t.Helper()
-	transport := openaiclient.NewTransport()
+	transport := modelcall.NewTransport()
 	wire := openaiclient.New(openaiclient.Config{Operator: transport, Backoff: time.Millisecond, MaxBackoff: time.Millisecond})
 	s := &stage{sim: sim}
 	s.messages = Messages{

@@ -43,8 +43,17 @@ func newModelCompletion(id, name string, created time.Time, r *model.Response) *
 	}
 	return &ModelCompletion{
 		ID: completionID(id), Object: "chat.completion", Created: created.Unix(), Model: name,
-		Choices: []ModelChoice{{Message: msg, FinishReason: r.FinishReason}}, Usage: u,
+		Choices: []ModelChoice{{Message: msg, FinishReason: finishOf(r)}}, Usage: u,
 	}
+}
+
+// finishOf returns why an answer ended in the words of OpenAI's API, where a refusal is
+// an ordinary end.
+func finishOf(r *model.Response) string {
+	if r.FinishReason == model.FinishRefusal {
+		return model.FinishStop
+	}
+	return r.FinishReason
 }
 
 // events returns a whole answer as the events of a stream.
@@ -64,7 +73,7 @@ func (c *chunker) events(done *ModelCompletion, r *model.Response, usage bool) (
 		}
 		send(b)
 	}
-	b, err := c.end(r.FinishReason, nil)
+	b, err := c.end(finishOf(r), nil)
 	if err != nil {
 		return nil, err
 	}

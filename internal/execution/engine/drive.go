@@ -207,7 +207,7 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 		Text: resp.Text, Thinking: resp.Thinking, ToolCalls: resp.ToolCalls,
 		FinishReason: resp.FinishReason, Model: resp.Model, Warnings: run.WarningsOf(&resp),
 	}
-	if a.conversation.closing {
+	if a.conversation.closing || declined(out.FinishReason) != "" {
 		out.ToolCalls = nil
 	}
 	opaque := run.OpaqueOf(&resp, &target)
@@ -293,6 +293,24 @@ func (a *attempt) checkOutput(out *run.LLMOutput) (refused bool, err error) {
 	return false, nil
 }
 
+// declined returns the code of a run whose model ended its answer for this reason; "" if
+// the answer can be used.
+func declined(finish string) string {
+	switch finish {
+	case model.FinishRefusal:
+		return run.CodeModelRefused
+	case model.FinishFilter:
+		return run.CodeContentFiltered
+	}
+	return ""
+}
+
+// declinedDetail says why a run failed whose model declined.
+var declinedDetail = map[string]string{
+	run.CodeModelRefused:    "The model refused to answer; what it said is in the output.",
+	run.CodeContentFiltered: "The provider's safety filter ended the model's answer; what was said before is in the output.",
+}
+
 // finish ends the run with a model's text. If a pause was requested, the text
 // is held until the run is resumed.
 func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
@@ -306,6 +324,10 @@ func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
 		output.ContinuationToken = a.e.service.Continuation(j.rec.TenantID, j.rec.RunID, j.step)
 	}
 	j.rec.Output = schema.Nullable(encode(output))
-	j.end(run.Completed, "", "")
+	if code := declined(out.FinishReason); code != "" {
+		j.end(run.Failed, code, declinedDetail[code])
+	} else {
+		j.end(run.Completed, "", "")
+	}
 	return j.commit(context.WithoutCancel(a.ctx), run.PauseAborts)
 }

@@ -70,7 +70,7 @@ func (a *attempt) inForm(first callResult) (callResult, error) {
 
 // endsRun reports whether an answer is the run's last and complete.
 func endsRun(r model.Response, closing bool) bool {
-	return (len(r.ToolCalls) == 0 || closing) && r.FinishReason != model.FinishLength && r.FinishReason != model.FinishFilter
+	return (len(r.ToolCalls) == 0 || closing) && r.FinishReason != model.FinishLength && declined(r.FinishReason) == ""
 }
 
 // misfit returns the failure of a call whose answer does not have its form, and is

@@ -31,6 +31,7 @@ import (
 	"agentd/internal/kernel/work"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/worksql"
+	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 )
 
@@ -149,7 +150,7 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 		logs = r.t.Output()
 	}
 	logger := slog.New(slog.NewTextHandler(logs, nil))
-	transport := openaiclient.NewTransport()
+	transport := modelcall.NewTransport()
 	client := r.client
 	if client == nil {
 		client = model.Router{Wire: openaiclient.New(openaiclient.Config{Operator: transport, MaxAttempts: 1})}

@@ -70,7 +70,7 @@ func (m *modelCall) ask(ctx context.Context, to model.Target, mayPublish func() 
 // the fallback's passes.
 func (m *modelCall) askFallback(ctx context.Context, first callResult) (callResult, error) {
 	failed, ok := errors.AsType[*model.Error](first.err)
-	if m.fallback == nil || !ok || context.Cause(ctx) != nil {
+	if m.fallback == nil || !ok || context.Cause(ctx) != nil || failed.Code == model.CodeFiltered {
 		return first, nil
 	}
 	if j := m.c.j; j.text.any() {

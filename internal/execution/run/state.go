@@ -1,6 +1,10 @@
 package run
 
-import "slices"
+import (
+	"slices"
+
+	"agentd/internal/kernel/model"
+)
 
 // Status is the state of a run.
 type Status string
@@ -74,5 +78,7 @@ const (
 	CodeBudgetExceeded   = "budget_exceeded"
 	CodePricing          = "PRICING_UNAVAILABLE"
 	CodeOutputMismatch   = "output_schema_mismatch"
+	CodeModelRefused     = model.CodeRefused
+	CodeContentFiltered  = model.CodeFiltered
 	CodeQuotaExceeded    = "quota_exceeded" // the tenant's plan allows no more
 )

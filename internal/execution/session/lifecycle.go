@@ -46,11 +46,11 @@ type lifecycle struct {
 type newSession struct {
 	_ struct{} `json:"-" name:"SessionCreate"`
 
-	AgentID       string         `json:"agent_id" format:"uuid" required:"true"`
-	TeamID        *string        `json:"team_id,omitzero" format:"uuid" nullable:"true"`
-	Metadata      schema.Object  `json:"metadata,omitzero"`
+	AgentID       string         `json:"agent_id" format:"uuid" required:"true" doc:"The agent of the session."`
+	TeamID        *string        `json:"team_id,omitzero" format:"uuid" nullable:"true" doc:"The team of the session. Teams do not exist yet: any id is refused with 404."`
+	Metadata      schema.Object  `json:"metadata,omitzero" doc:"Data of yours, kept with the session."`
 	QueueMode     string         `json:"queue_mode" enum:"allow,reject" default:"allow" doc:"While a run of the branch is under way: allow queues a message, reject refuses it with 409."`
-	ModelOverride *ModelOverride `json:"model_override"`
+	ModelOverride *ModelOverride `json:"model_override" doc:"The model of this session, instead of the agent's."`
 	ExpiresIn     int64          `json:"expires_in_seconds" minimum:"1" maximum:"315360000" default:"86400" doc:"Seconds until the session expires."`
 }
 
@@ -389,7 +389,7 @@ type (
 	bulkDeleteBody struct {
 		_ struct{} `json:"-" name:"SessionBulkDelete"`
 
-		SessionIDs []string `json:"session_ids" required:"true" minItems:"1" maxItems:"200"`
+		SessionIDs []string `json:"session_ids" required:"true" minItems:"1" maxItems:"200" doc:"The sessions to delete."`
 	}
 	bulkDeleted struct {
 		_ struct{} `json:"-" name:"SessionBulkDeleted"`

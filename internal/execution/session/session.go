@@ -86,10 +86,10 @@ func (s *Session) Editable() any {
 type ModelOverride struct {
 	_ struct{} `json:"-" name:"SessionModel"`
 
-	Provider     string        `json:"provider" required:"true" enum:"openai_compat,custom"`
-	ModelRef     string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300"`
-	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri"`
-	Capabilities schema.Object `json:"capabilities,omitzero"`
+	Provider     string        `json:"provider" required:"true" enum:"openai_compat,custom" doc:"openai_compat: a model of the catalogue, or of endpoint_url; custom: a model of endpoint_url, or a builtin one."`
+	ModelRef     string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300" doc:"A name that the endpoint knows, or <provider>/<model> of the catalogue."`
+	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri" doc:"An OpenAI-compatible endpoint of your own, up to and with /v1. Default: the deployment's."`
+	Capabilities schema.Object `json:"capabilities,omitzero" doc:"What the model can do. Runs read thinking, reasoning_effort, thinking_budget and max_context_tokens."`
 }
 
 // Spec returns the override in the form that runs take; nil if there is none.

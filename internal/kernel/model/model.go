@@ -149,7 +149,8 @@ const (
 	FinishStop      = "stop"
 	FinishLength    = "length"
 	FinishToolCalls = "tool_calls"
-	FinishFilter    = "content_filter"
+	FinishFilter    = "content_filter" // a safety filter of the provider
+	FinishRefusal   = "refusal"        // the model itself refuses
 )
 
 // Response is a whole answer.
@@ -187,9 +188,13 @@ type Client interface {
 	Generate(ctx context.Context, req Request, sink func(Delta)) (Response, error)
 }
 
-// CodeContextLength is the code of a call whose conversation is too long for
-// the model.
-const CodeContextLength = "CONTEXT_LENGTH_EXCEEDED"
+// Codes of calls. Those of a failed call that is not listed here are the port's
+// adapters' own.
+const (
+	CodeContextLength = "CONTEXT_LENGTH_EXCEEDED" // the conversation is too long for the model
+	CodeRefused       = "model_refused"           // the model refuses to answer
+	CodeFiltered      = "content_filtered"        // the provider's safety filter blocked the prompt or the answer
+)
 
 // Error is a failed model call.
 type Error struct {

@@ -18,6 +18,7 @@ import (
 
 	"agentd/internal/base/media"
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // Limits of audio calls.
@@ -40,32 +41,31 @@ var audioTypes = map[string]string{
 // Speak implements [model.AudioClient] by POST {base}/audio/speech, without
 // retries: speech that was generated and lost has been charged.
 func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Speech, error) {
-	transport, err := c.transport(&req.Target)
+	transport, err := c.Transport(&req.Target)
 	if err != nil {
 		return nil, err
 	}
 	within, cancel := context.WithCancelCause(ctx)
-	watch := newWatchdog(cancel)
-	watch.end = time.Now().Add(speechTimeout)
+	watch := modelcall.NewWatchdog(cancel, speechTimeout)
 	out := &speech{ctx: within, req: &model.Request{Target: req.Target}, watch: watch, cancel: cancel}
 	fail := func(err error) (*model.Speech, error) {
 		out.Close()
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	q := endpointRequest{path: "/audio/speech", body: encodeSpeech(req), accept: "audio/*"}
-	call, err := q.request(within, &req.Target)
+	q := modelcall.Call{Path: "/audio/speech", Body: encodeSpeech(req), Accept: "audio/*"}
+	call, err := q.Request(within, &req.Target)
 	if err != nil {
 		return fail(err)
 	}
-	watch.arm(speechIdle)
+	watch.Arm(speechIdle)
 	resp, err := transport.RoundTrip(call) //nolint:bodyclose // the reader of the speech closes it, or fail does
 	if err != nil {
-		return fail(dialError(within, err))
+		return fail(modelcall.DialError(within, err))
 	}
 	out.body = resp.Body
-	out.in = &timedReader{src: resp.Body, watch: watch, idle: speechIdle}
+	out.in = modelcall.NewReader(resp.Body, watch, speechIdle)
 	if resp.StatusCode != http.StatusOK {
-		return fail(statusError(resp, out.in, out.req))
+		return fail(modelcall.StatusError(resp, out.in, out.req))
 	}
 	kind, known := audioTypes[req.Format], media.Base(resp.Header.Get("Content-Type"))
 	switch {
@@ -73,11 +73,11 @@ func (c *Client) Speak(ctx context.Context, req model.SpeechRequest) (*model.Spe
 		kind = known
 	case known == "" || known == "application/octet-stream" || known == "binary/octet-stream":
 	default: // an error with status 200, or a page
-		raw, _ := io.ReadAll(io.LimitReader(out.in, maxErrorBody))
-		if failure := parseEndpointError(raw); failure.Message != "" {
-			return fail(classify(http.StatusOK, failure, out.req))
+		raw, _ := io.ReadAll(io.LimitReader(out.in, modelcall.MaxErrorBody))
+		if failure := modelcall.ParseError(raw); failure.Message != "" {
+			return fail(modelcall.Classify(http.StatusOK, failure, out.req))
 		}
-		return fail(&model.Error{Code: codeModel, Status: http.StatusOK, Detail: "The model endpoint sent no audio."})
+		return fail(&model.Error{Code: modelcall.CodeModel, Status: http.StatusOK, Detail: "The model endpoint sent no audio."})
 	}
 	return &model.Speech{Type: kind, Audio: out}, nil
 }
@@ -88,7 +88,7 @@ type speech struct {
 	req    *model.Request
 	in     io.Reader
 	body   io.Closer
-	watch  *watchdog
+	watch  *modelcall.Watchdog
 	cancel context.CancelCauseFunc
 	read   int
 }
@@ -99,16 +99,16 @@ func (s *speech) Read(p []byte) (int, error) {
 	s.read += n
 	switch {
 	case s.read > maxSpeech:
-		return 0, readError(s.ctx, errTooLong, s.req)
+		return 0, modelcall.ReadError(s.ctx, modelcall.ErrTooLong, s.req, "")
 	case err != nil && !errors.Is(err, io.EOF):
-		return n, readError(s.ctx, err, s.req)
+		return n, modelcall.ReadError(s.ctx, err, s.req, "")
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
 func (s *speech) Close() error {
-	s.watch.stop()
+	s.watch.Stop()
 	s.cancel(nil)
 	if s.body == nil {
 		return nil
@@ -118,14 +118,14 @@ func (s *speech) Close() error {
 
 func encodeSpeech(req model.SpeechRequest) []byte {
 	b := append(make([]byte, 0, len(req.Input)+256), `{"model":`...)
-	b = appendString(b, req.Target.Model)
+	b = modelcall.AppendString(b, req.Target.Model)
 	b = append(b, `,"input":`...)
-	b = appendString(b, req.Input)
+	b = modelcall.AppendString(b, req.Input)
 	for _, member := range []struct{ name, value string }{{"voice", req.Voice}, {"response_format", req.Format},
 		{"instructions", req.Instructions}} {
 		if member.value != "" {
 			b = append(b, `,"`+member.name+`":`...)
-			b = appendString(b, member.value)
+			b = modelcall.AppendString(b, member.value)
 		}
 	}
 	if req.Speed != 0 {
@@ -139,11 +139,11 @@ func encodeSpeech(req model.SpeechRequest) []byte {
 func (c *Client) Transcribe(ctx context.Context, req model.TranscriptionRequest) (model.Transcription, error) {
 	body, contentType, err := encodeTranscription(req)
 	if err != nil {
-		return model.Transcription{}, asError(err)
+		return model.Transcription{}, modelcall.AsError(err)
 	}
-	q := endpointRequest{path: "/audio/transcriptions", body: body, kind: contentType,
-		timeouts: timeouts{listenTimeout, listenTimeout, listenTimeout}}
-	raw, err := c.fetch(ctx, &req.Target, q, maxTranscript)
+	q := modelcall.Call{Path: "/audio/transcriptions", Body: body, Kind: contentType,
+		Timeouts: modelcall.Within(listenTimeout)}
+	raw, err := c.Fetch(ctx, &req.Target, q, maxTranscript)
 	if err != nil {
 		return model.Transcription{}, err
 	}
@@ -194,7 +194,7 @@ var errNoTranscript = errors.New("openaiclient: the answer is not a transcriptio
 func readTranscription(raw []byte, req *model.Request) (model.Transcription, error) {
 	fail := func(cause error) (model.Transcription, error) {
 		return model.Transcription{}, &model.Error{
-			Code: codeModel, Status: http.StatusOK, Cause: cause,
+			Code: modelcall.CodeModel, Status: http.StatusOK, Cause: cause,
 			Detail: "The model endpoint did not send a transcription; check that its address is that of an OpenAI-compatible API.",
 		}
 	}
@@ -207,11 +207,11 @@ func readTranscription(raw []byte, req *model.Request) (model.Transcription, err
 		} `json:"usage"`
 	}
 	whole := jsontext.Value(raw)
-	if err := json.Unmarshal(raw, &a, lenient); err != nil {
+	if err := json.Unmarshal(raw, &a, modelcall.Lenient); err != nil {
 		return fail(err)
 	}
 	if kind := a.Error.Kind(); kind == '{' || kind == '"' {
-		return model.Transcription{}, classify(http.StatusOK, parseEndpointError(raw), req)
+		return model.Transcription{}, modelcall.Classify(http.StatusOK, modelcall.ParseError(raw), req)
 	}
 	if a.Text == nil {
 		return fail(errNoTranscript)

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/wire/modelcall"
 )
 
 // A stream of 1,000 chunks over HTTP; 6 ms is what we ask of it.
@@ -26,7 +27,7 @@ func BenchmarkPlain(b *testing.B) {
 }
 
 func benchmarkGenerate(b *testing.B, sim *modeltest.Server, sink func(model.Delta)) {
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	defer transport.CloseIdleConnections()
 	client := New(Config{Operator: transport})
 	req := model.Request{
@@ -53,13 +54,13 @@ func BenchmarkRead(b *testing.B) {
 			body := []byte(body + "data: [DONE]\n\n")
 			b.ReportAllocs()
 			for b.Loop() {
-				watch := newWatchdog(func(error) {})
-				in := &timedReader{src: io.MultiReader(bytes.NewReader(body)), watch: watch, idle: time.Minute}
-				a := answer{sink: func(model.Delta) {}, max: 1 << 20}
+				watch := modelcall.NewWatchdog(func(error) {}, 0)
+				in := modelcall.NewReader(io.MultiReader(bytes.NewReader(body)), watch, time.Minute)
+				a := answer{Answer: modelcall.Answer{Sink: func(model.Delta) {}, Max: 1 << 20}}
 				if err := readAnswer(in, &a); err != nil {
 					b.Fatal(err)
 				}
-				watch.stop()
+				watch.Stop()
 			}
 		})
 	}

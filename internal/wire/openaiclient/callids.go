@@ -8,6 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/ident"
+
+	"agentd/internal/wire/modelcall"
 )
 
 // fillCallIDs completes the tool calls of a chunk or an answer that a client could not
@@ -23,24 +25,24 @@ func (r *relay) fillCallIDs(data []byte, c *completion) ([]byte, error) {
 	if r.f.Stream {
 		member = "delta"
 	}
-	if json.Unmarshal(data, &top, lenient) != nil || json.Unmarshal(top["choices"], &choices, lenient) != nil ||
-		json.Unmarshal(choices[0], &choice, lenient) != nil || json.Unmarshal(choice[member], &msg, lenient) != nil ||
-		json.Unmarshal(msg["tool_calls"], &calls, lenient) != nil {
-		return nil, errGarbage
+	if json.Unmarshal(data, &top, modelcall.Lenient) != nil || json.Unmarshal(top["choices"], &choices, modelcall.Lenient) != nil ||
+		json.Unmarshal(choices[0], &choice, modelcall.Lenient) != nil || json.Unmarshal(choice[member], &msg, modelcall.Lenient) != nil ||
+		json.Unmarshal(msg["tool_calls"], &calls, modelcall.Lenient) != nil {
+		return nil, modelcall.ErrGarbage
 	}
 	for i, raw := range calls {
 		var call map[string]jsontext.Value
-		if json.Unmarshal(raw, &call, lenient) != nil || call == nil {
-			return nil, errGarbage
+		if json.Unmarshal(raw, &call, modelcall.Lenient) != nil || call == nil {
+			return nil, modelcall.ErrGarbage
 		}
 		r.fillCall(call)
-		calls[i] = mustMarshal(call)
+		calls[i] = modelcall.MustMarshal(call)
 	}
-	msg["tool_calls"] = mustMarshal(calls)
-	choice[member] = mustMarshal(msg)
-	choices[0] = mustMarshal(choice)
-	top["choices"] = mustMarshal(choices)
-	return mustMarshal(top), nil
+	msg["tool_calls"] = modelcall.MustMarshal(calls)
+	choice[member] = modelcall.MustMarshal(msg)
+	choices[0] = modelcall.MustMarshal(choice)
+	top["choices"] = modelcall.MustMarshal(choices)
+	return modelcall.MustMarshal(top), nil
 }
 
 // lacksCallIDs reports whether a call of the first choice has no id where it begins, or
@@ -80,7 +82,7 @@ func (r *relay) fillCall(call map[string]jsontext.Value) {
 		if !known && index > 0 { // it continues the last call
 			index--
 		}
-		call["index"] = mustMarshal(index)
+		call["index"] = modelcall.MustMarshal(index)
 	}
 	if !r.seen(index) && !known {
 		call["id"] = id
@@ -93,7 +95,7 @@ func (r *relay) seen(index int) bool {
 }
 
 func (r *relay) markSeen(index int) {
-	if index < 0 || index >= maxCalls {
+	if index < 0 || index >= modelcall.MaxCalls {
 		return
 	}
 	for len(r.idSeen) <= index {
@@ -102,24 +104,15 @@ func (r *relay) markSeen(index int) {
 	r.idSeen[index] = true
 }
 
-// mustMarshal encodes what was decoded before, which always succeeds.
-func mustMarshal(v any) jsontext.Value {
-	b, err := json.Marshal(v, lenient, json.Deterministic(true))
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
 // parse decodes a chunk or an answer. An error in place of one is returned as an
 // *endpointError.
 func parse(data []byte) (*completion, error) {
 	var c completion
-	if err := json.Unmarshal(data, &c, lenient); err != nil {
-		return nil, errGarbage
+	if err := json.Unmarshal(data, &c, modelcall.Lenient); err != nil {
+		return nil, modelcall.ErrGarbage
 	}
 	if c.Error != nil && c.Error.Kind() != 'n' || c.Object == "error" {
-		return nil, parseEndpointError(data)
+		return nil, modelcall.ParseError(data)
 	}
 	return &c, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
+
+	"agentd/internal/wire/modelcall"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,7 +34,7 @@ type bench struct {
 func newBench(t *testing.T, config Config, opts ...modeltest.Option) bench {
 	t.Helper()
 	sim := modeltest.New(t, opts...)
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	config.Operator = transport
 	if config.Backoff == 0 {
@@ -314,7 +315,7 @@ func TestGuardedTargets(t *testing.T) {
 	b.req.Target.Guarded = true
 	_, _, err := b.call(t)
 	checkCode(t, err, "provider_not_configured")
-	guarded := NewTransport()
+	guarded := modelcall.NewTransport()
 	t.Cleanup(guarded.CloseIdleConnections)
 	b.Client.Guarded = guarded
 	b.Client.Operator = nil
@@ -370,7 +371,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	dials := 0
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -448,60 +449,6 @@ func TestThinkingThatIsRefused(t *testing.T) {
 	b = refusing(modeltest.Answer{Status: 400, Error: "no such tool"})
 	if _, _, err := b.call(t); err == nil || b.sim.Calls() != 1 {
 		t.Errorf("a refusal for another reason: %v after %d calls", err, b.sim.Calls())
-	}
-}
-
-func TestDialectsAreForgotten(t *testing.T) {
-	t.Parallel()
-	var d dialects
-	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
-	target, style := model.Target{BaseURL: "u", Model: "m"}, dialect{noThinking: true}
-	d.learn(&target, style, now)
-	if d.of(&target, now.Add(23*time.Hour)) != style || d.of(&target, now.Add(24*time.Hour)) != (dialect{}) || d.of(&model.Target{BaseURL: "u"}, now) != (dialect{}) {
-		t.Error("wrong for the time or the model")
-	}
-	for i := range 2 * maxKnown {
-		d.learn(&model.Target{BaseURL: strconv.Itoa(i)}, style, now)
-	}
-	if len(d.known) > maxKnown {
-		t.Errorf("%d are known", len(d.known))
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "nonsense": 0, "-5": 0, "NaN": 0, "7": 7 * time.Second, "1.5": 1500 * time.Millisecond, "1e300": 100 * 365 * 24 * time.Hour, "Inf": 0, "31536000": 365 * 24 * time.Hour,
-		"Thu, 10 Sep 2026 12:00:30 GMT": 30 * time.Second, "Thu, 10 Sep 2026 11:00:00 GMT": 0,
-	} {
-		if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
-			t.Errorf("retryAfter(%q) = %v, want %v", value, got, want)
-		}
-	}
-	if got := retryAfter(http.Header{"Retry-After-Ms": {"250"}, "Retry-After": {"9"}}, now); got != 250*time.Millisecond {
-		t.Errorf("retry-after-ms: %v", got)
-	}
-}
-
-func TestWaitIsBounded(t *testing.T) {
-	t.Parallel()
-	c := New(Config{Backoff: 100 * time.Millisecond, MaxBackoff: 400 * time.Millisecond})
-	for attempt, bound := range map[int]time.Duration{1: 100, 2: 200, 3: 400, 4: 400, 100: 400} {
-		longest := time.Duration(0)
-		for range 200 {
-			d, ok := c.backoff(t.Context(), attempt, 0)
-			if !ok || d < 0 || d >= bound*time.Millisecond {
-				t.Fatalf("attempt %d: %v, %v", attempt, d, ok)
-			}
-			longest = max(longest, d)
-		}
-		if longest < bound*time.Millisecond/2 {
-			t.Errorf("attempt %d: the longest of 200 waits is %v: no full jitter", attempt, longest)
-		}
-	}
-	if d, ok := c.backoff(t.Context(), 1, 2*time.Second); !ok || d < 2*time.Second || d > 3*time.Second {
-		t.Errorf("asked for 2s: %v, %v", d, ok)
 	}
 }
 

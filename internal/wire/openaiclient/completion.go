@@ -1,8 +1,9 @@
 package openaiclient
 
 import (
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/wire/modelcall"
 )
 
 // completion is the part of an answer, or of a chunk, that is read. Fields on which
@@ -53,49 +54,16 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// lenient are the options for decoding answers: duplicate names and invalid UTF-8 are
-// accepted.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+// text is a string, leniently decoded.
+type text = modelcall.Text
 
-// text is a string. An array of content parts decodes to their texts, anything else to
-// "".
-type text string
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (t *text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	*t = ""
-	switch dec.PeekKind() {
-	case '"':
-		token, err := dec.ReadToken()
-		if err == nil {
-			*t = text(token.String())
-		}
-		return err
-	case '[':
-		var parts []part
-		if err := json.UnmarshalDecode(dec, &parts); err != nil {
-			return err
-		}
-		for _, p := range parts {
-			*t += p.Text
-		}
-		return nil
+// piece returns the piece of a call.
+func (c *toolCall) piece() modelcall.CallPiece {
+	p := modelcall.CallPiece{Index: c.Index, ID: string(c.ID), Name: string(c.Function.Name), Arguments: string(c.Function.Arguments)}
+	if c.Extra.Kind() == '{' {
+		p.Opaque = string(c.Extra)
 	}
-	return dec.SkipValue()
-}
-
-// part is a content part. One that is not an object has no text.
-type part struct {
-	Text text `json:"text"`
-}
-
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (p *part) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	if dec.PeekKind() != '{' {
-		return dec.SkipValue()
-	}
-	type plain part
-	return json.UnmarshalDecode(dec, (*plain)(p))
+	return p
 }
 
 // arguments are a tool call's: a string of JSON or, with some endpoints, the object

@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // dialect is the form of the fields on which endpoints disagree. A call starts with
@@ -17,7 +16,7 @@ type dialect struct {
 	noStreamOptions     bool // without stream_options
 	noThinking          bool // without thinkingFields
 	skipSignatures      bool // with skippedSignature in calls that have none
-	dropped             paramSet
+	dropped             modelcall.ParamSet
 	noCacheKey          bool // without prompt_cache_key
 	noOpaque            bool // without what answers came with; see opaqueParts
 }
@@ -52,7 +51,7 @@ func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 		d.noOpaque = true
 		return d, true
 	}
-	if more := refused(message, req) &^ d.dropped; more != 0 {
+	if more := modelcall.Refused(message, req) &^ d.dropped; more != 0 {
 		d.dropped |= more
 		return d, true
 	}
@@ -74,45 +73,13 @@ func mentionsThinking(message string) bool {
 	return strings.Contains(message, "reasoning") || strings.Contains(message, "thinking") || strings.Contains(message, "effort")
 }
 
-const (
-	knownFor = 24 * time.Hour // the endpoint may be changed
-	maxKnown = 4096
-)
-
-// dialects caches the endpoints with another dialect than the default, so that not
-// every call is rejected first. It is safe for concurrent use.
-type dialects struct {
-	mu    sync.RWMutex
-	known map[endpointKey]knownDialect
-}
-
-type endpointKey struct{ url, model string }
-
-type knownDialect struct {
-	dialect
-	until time.Time
-}
-
-// of returns the dialect to start with.
-func (d *dialects) of(t *model.Target, now time.Time) dialect {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if s, ok := d.known[endpointKey{t.BaseURL, t.Model}]; ok && now.Before(s.until) {
-		return s.dialect
+// droppedOf returns the parameters of a request that were left out.
+func (d dialect) droppedOf(req *model.Request) []string {
+	dropped := d.dropped.DroppedOf(req)
+	for _, field := range thinkingFields {
+		if d.noThinking && has(req, field) {
+			dropped = append(dropped, field)
+		}
 	}
-	return dialect{}
-}
-
-// learn records a dialect in which a call succeeded. A rejection alone is not recorded,
-// because callers can provoke any message of an endpoint.
-func (d *dialects) learn(t *model.Target, style dialect, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known == nil {
-		d.known = map[endpointKey]knownDialect{}
-	}
-	if len(d.known) >= maxKnown {
-		clear(d.known) // they are learned again
-	}
-	d.known[endpointKey{t.BaseURL, t.Model}] = knownDialect{style, now.Add(knownFor)}
+	return dropped
 }

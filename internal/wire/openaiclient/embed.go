@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // Limits of one request to an embeddings endpoint, below those of common ones.
@@ -67,7 +68,7 @@ func (e *Embedder) embedBatch(ctx context.Context, texts []string) (model.Embedd
 	body, err := json.Marshal(map[string]any{"model": e.target.Model, "input": texts}, json.Deterministic(true),
 		jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return model.Embedded{}, asError(err)
+		return model.Embedded{}, modelcall.AsError(err)
 	}
 	for attempt := 1; ; attempt++ {
 		out, err := e.attempt(ctx, body, texts)
@@ -77,15 +78,15 @@ func (e *Embedder) embedBatch(ctx context.Context, texts []string) (model.Embedd
 		if ctx.Err() != nil {
 			return model.Embedded{}, ctx.Err()
 		}
-		if err := e.client.waitRetry(ctx, attempt, asError(err), 0); err != nil {
+		if err := e.client.WaitRetry(ctx, attempt, modelcall.AsError(err), 0); err != nil {
 			return model.Embedded{}, err
 		}
 	}
 }
 
 func (e *Embedder) attempt(ctx context.Context, body []byte, texts []string) (model.Embedded, error) {
-	q := endpointRequest{path: "/embeddings", body: body, timeouts: timeouts{embedTimeout, embedTimeout, embedTimeout}}
-	raw, err := e.client.fetch(ctx, &e.target, q, e.client.MaxAnswer)
+	q := modelcall.Call{Path: "/embeddings", Body: body, Timeouts: modelcall.Within(embedTimeout)}
+	raw, err := e.client.Fetch(ctx, &e.target, q, e.client.MaxAnswer)
 	if err != nil {
 		return model.Embedded{}, err
 	}
@@ -101,7 +102,7 @@ var (
 // garbage returns the error of an invalid answer, which is not retried.
 func (e *Embedder) garbage(cause error) *model.Error {
 	return &model.Error{
-		Code: codeModel, Status: http.StatusOK, Cause: cause,
+		Code: modelcall.CodeModel, Status: http.StatusOK, Cause: cause,
 		Detail: fmt.Sprintf("The endpoint of the embedding model %q did not send a list of embeddings.", e.target.Model),
 	}
 }
@@ -120,11 +121,11 @@ func (e *Embedder) read(raw []byte, texts []string) (model.Embedded, error) {
 			TotalTokens  int `json:"total_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal(raw, &answer, lenient); err != nil {
+	if err := json.Unmarshal(raw, &answer, modelcall.Lenient); err != nil {
 		return model.Embedded{}, e.garbage(err)
 	}
 	if kind := answer.Error.Kind(); kind == '{' || kind == '"' {
-		return model.Embedded{}, classify(http.StatusOK, parseEndpointError(raw), &model.Request{Target: e.target})
+		return model.Embedded{}, modelcall.Classify(http.StatusOK, modelcall.ParseError(raw), &model.Request{Target: e.target})
 	}
 	if len(answer.Data) != len(texts) {
 		return model.Embedded{}, e.garbage(errMissing)

@@ -6,16 +6,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // encode returns the request in an endpoint's dialect. Fields of Extra replace those
 // that are written here, except for the essential ones.
 func encode(req *model.Request, stream bool, style dialect) []byte {
 	b := append(make([]byte, 0, sizeHint(req)), `{"model":`...)
-	b = appendString(b, req.Target.Model)
+	b = modelcall.AppendString(b, req.Target.Model)
 	b = append(b, `,"messages":[`...)
 	messages := model.WithoutForeign(req.Messages, &req.Target)
 	for i := range messages {
@@ -38,11 +37,11 @@ func encode(req *model.Request, stream bool, style dialect) []byte {
 		case "model", "messages", "tools", "stream", "stream_options":
 			continue
 		}
-		if style.noThinking && slices.Contains(thinkingFields, name) || style.dropped.drops(name) {
+		if style.noThinking && slices.Contains(thinkingFields, name) || style.dropped.Drops(name) {
 			continue
 		}
 		b = append(b, ',')
-		b = appendString(b, name)
+		b = modelcall.AppendString(b, name)
 		b = append(b, ':')
 		b = append(b, req.Extra[name]...)
 	}
@@ -73,7 +72,7 @@ func sizeHint(req *model.Request) int {
 func appendMessage(b []byte, m *model.Message, style dialect) []byte {
 	opaque := m.HasOpaque() && !style.noOpaque
 	b = append(b, `{"role":`...)
-	b = appendString(b, string(m.Role))
+	b = modelcall.AppendString(b, string(m.Role))
 	b = append(b, `,"content":`...)
 	switch {
 	case m.Parts != nil:
@@ -88,7 +87,7 @@ func appendMessage(b []byte, m *model.Message, style dialect) []byte {
 	case m.Text == "" && len(m.ToolCalls) > 0:
 		b = append(b, "null"...)
 	default:
-		b = appendString(b, m.Text)
+		b = modelcall.AppendString(b, m.Text)
 	}
 	if len(m.ToolCalls) > 0 {
 		b = append(b, `,"tool_calls":[`...)
@@ -105,21 +104,21 @@ func appendMessage(b []byte, m *model.Message, style dialect) []byte {
 	}
 	if m.Role == model.Tool {
 		b = append(b, `,"tool_call_id":`...)
-		b = appendString(b, m.ToolCallID)
+		b = modelcall.AppendString(b, m.ToolCallID)
 	} else if m.Name != "" { // several endpoints reject a name on a tool's result
 		b = append(b, `,"name":`...)
-		b = appendString(b, m.Name)
+		b = modelcall.AppendString(b, m.Name)
 	}
 	return append(b, '}')
 }
 
 func appendToolCall(b []byte, call *model.ToolCall, opaque, skipSignature bool) []byte {
 	b = append(b, `{"id":`...)
-	b = appendString(b, call.ID)
+	b = modelcall.AppendString(b, call.ID)
 	b = append(b, `,"type":"function","function":{"name":`...)
-	b = appendString(b, call.Name)
+	b = modelcall.AppendString(b, call.Name)
 	b = append(b, `,"arguments":`...)
-	b = appendString(b, call.Arguments)
+	b = modelcall.AppendString(b, call.Arguments)
 	b = append(b, '}')
 	switch {
 	case opaque && call.Opaque != "":
@@ -141,10 +140,10 @@ func appendTools(b []byte, req *model.Request) []byte {
 		}
 		t := &req.Tools[i]
 		b = append(b, `{"type":"function","function":{"name":`...)
-		b = appendString(b, t.Name)
+		b = modelcall.AppendString(b, t.Name)
 		if t.Description != "" {
 			b = append(b, `,"description":`...)
-			b = appendString(b, t.Description)
+			b = modelcall.AppendString(b, t.Description)
 		}
 		if len(t.Parameters) > 0 {
 			b = append(b, `,"parameters":`...)
@@ -172,27 +171,27 @@ func appendSettings(b []byte, req *model.Request, style dialect) []byte {
 		}
 		b = strconv.AppendInt(b, int64(req.MaxTokens), 10)
 	}
-	if req.Temperature != nil && !has(req, "temperature") && !style.dropped.drops("temperature") {
+	if req.Temperature != nil && !has(req, "temperature") && !style.dropped.Drops("temperature") {
 		b = append(b, `,"temperature":`...)
 		b = strconv.AppendFloat(b, *req.Temperature, 'g', -1, 64)
 	}
-	if req.TopP != nil && !has(req, "top_p") && !style.dropped.drops("top_p") {
+	if req.TopP != nil && !has(req, "top_p") && !style.dropped.Drops("top_p") {
 		b = append(b, `,"top_p":`...)
 		b = strconv.AppendFloat(b, *req.TopP, 'g', -1, 64)
 	}
-	if len(req.Stop) > 0 && !has(req, "stop") && !style.dropped.drops("stop") {
+	if len(req.Stop) > 0 && !has(req, "stop") && !style.dropped.Drops("stop") {
 		b = append(b, `,"stop":[`...)
 		for i, s := range req.Stop {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendString(b, s)
+			b = modelcall.AppendString(b, s)
 		}
 		b = append(b, ']')
 	}
 	if req.CacheKey != "" && !style.noCacheKey && takesCacheKey(req) {
 		b = append(b, `,"prompt_cache_key":`...)
-		b = appendString(b, req.CacheKey)
+		b = modelcall.AppendString(b, req.CacheKey)
 	}
 	return b
 }
@@ -203,14 +202,4 @@ func takesCacheKey(req *model.Request) bool {
 	return strings.HasPrefix(req.Target.BaseURL, "https://api.openai.com/") && !has(req, "prompt_cache_key")
 }
 
-func has(req *model.Request, field string) bool {
-	_, ok := req.Extra[field]
-	return ok
-}
-
-// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the ignored error only
-// reports that.
-func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
-}
+func has(req *model.Request, field string) bool { return modelcall.Has(req, field) }

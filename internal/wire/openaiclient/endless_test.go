@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"agentd/internal/kernel/model"
+
+	"agentd/internal/wire/modelcall"
 )
 
 // An endpoint that says a little now and then would hold a run for as long as
@@ -31,7 +33,7 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	transport := NewTransport()
+	transport := modelcall.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	c := New(Config{Operator: transport, AnswerTimeout: 200 * time.Millisecond})
 	pieces := 0

@@ -4,6 +4,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/kernel/model"
+
+	"agentd/internal/wire/modelcall"
 )
 
 // fastChunk reads an ordinary chunk or whole answer in a fraction of the time that
@@ -151,29 +153,29 @@ func (q *fastChunk) counts() {
 	if q.null() {
 		return
 	}
-	var c counts
+	var c modelcall.Counts
 	for name := q.first(); name != nil; name = q.next() {
 		switch string(name) {
 		case "prompt_tokens":
 			q.once(promptMember)
-			c.prompt = q.count()
+			c.Prompt = q.count()
 		case "completion_tokens":
 			q.once(completionMember)
-			c.completion = q.count()
+			c.Completion = q.count()
 		case "total_tokens":
 			q.once(totalMember)
-			c.total = q.count()
+			c.Total = q.count()
 		case "prompt_tokens_details":
-			c.cached = q.detail("cached_tokens", cachedMember)
+			c.Cached = q.detail("cached_tokens", cachedMember)
 		case "completion_tokens_details":
-			c.reasoning = q.detail("reasoning_tokens", thinkingMember)
+			c.Reasoning = q.detail("reasoning_tokens", thinkingMember)
 		case "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "cache_creation_input_tokens":
 			q.fail() // names of single endpoints
 		default:
 			q.scalar()
 		}
 	}
-	q.usage = c.usage()
+	q.usage = c.Usage()
 }
 
 // detail reads one number out of an object of numbers.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 var _ model.Forwarder = (*Client)(nil)
@@ -14,10 +15,10 @@ var _ model.Forwarder = (*Client)(nil)
 // Forward implements [model.Forwarder].
 func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte) error) (out model.Forwarded, err error) {
 	req := model.Request{Target: f.Target, OnRate: f.OnRate}
-	ctx, span := startSpan(ctx, c.Tracer, &req)
+	ctx, span := modelcall.StartSpan(ctx, c.Tracer, &req)
 	err = c.retry(ctx, &req, func(style dialect) (bool, error) {
-		r := relay{f: &f, sink: sink, answer: answer{max: c.MaxAnswer, began: time.Now()}}
-		err := c.attempt(ctx, &req, c.completions(forwardBody(&f, style), f.Stream, 0), r.read)
+		r := relay{f: &f, sink: sink, answer: answer{Answer: modelcall.Answer{Max: c.MaxAnswer, Began: time.Now()}}}
+		err := c.Attempt(ctx, &req, c.completions(forwardBody(&f, style), f.Stream, 0), r.read)
 		if err == nil || r.delivered {
 			out = r.result(&req)
 		}
@@ -26,7 +27,7 @@ func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte)
 		}
 		return r.delivered, err
 	})
-	endSpan(span, &model.Response{Usage: out.Usage, Model: f.Target.Model}, err)
+	modelcall.EndSpan(span, &model.Response{Usage: out.Usage, Model: f.Target.Model}, err)
 	return out, err
 }
 
@@ -49,7 +50,7 @@ func forwardBody(f *model.Forward, style dialect) []byte {
 		model.Span
 		to []byte
 	}
-	changes := []change{{f.Model, appendString(nil, f.Target.Model)}}
+	changes := []change{{f.Model, modelcall.AppendString(nil, f.Target.Model)}}
 	if f.Stream && !style.noStreamOptions && f.Options != (model.Span{}) {
 		changes = append(changes, change{f.Options, wantsUsage})
 	}
@@ -76,10 +77,10 @@ type relay struct {
 }
 
 // read reads the answer, streamed or whole depending on its first byte.
-func (r *relay) read(in *timedReader) error {
-	s := getStream(in, r.answer.max)
+func (r *relay) read(in *modelcall.Reader) error {
+	s := getStream(in, r.answer.Max)
 	defer s.put()
-	first, err := s.begin()
+	first, err := s.events.First()
 	switch {
 	case err != nil:
 		return err
@@ -88,8 +89,8 @@ func (r *relay) read(in *timedReader) error {
 		return s.readEither(in, first, &r.answer)
 	case !r.f.Stream:
 		return r.readWhole(s)
-	case !isEventStart(first):
-		return errGarbage
+	case !modelcall.IsEventStart(first):
+		return modelcall.ErrGarbage
 	}
 	return r.readStream(s, in)
 }
@@ -102,7 +103,7 @@ func (r *relay) readWhole(s *stream) error {
 	}
 	if s.fast.parse(body) && s.fast.hasChoice {
 		q := &s.fast
-		r.answer.setUsage(q.usage)
+		r.answer.SetUsage(q.usage)
 		r.textBytes += len(q.text) + len(q.thinking)
 		return r.deliver(body)
 	}
@@ -111,7 +112,7 @@ func (r *relay) readWhole(s *stream) error {
 		return err
 	}
 	if len(c.Choices) == 0 {
-		return errEmpty
+		return modelcall.ErrEmpty
 	}
 	r.count(c)
 	if body, err = r.fillCallIDs(body, c); err != nil {
@@ -127,7 +128,7 @@ var (
 )
 
 // readStream passes events on, as many at once as were read at once.
-func (r *relay) readStream(s *stream, in *timedReader) error {
+func (r *relay) readStream(s *stream, in *modelcall.Reader) error {
 	r.out = s.scratch[:0]
 	s.events.BeforeRead = r.flush
 	defer func() { s.scratch, s.events.BeforeRead = r.out[:0], nil }()
@@ -140,19 +141,19 @@ func (r *relay) readStream(s *stream, in *timedReader) error {
 			return r.sendDone()
 		}
 		if isDone(data) {
-			in.limitRest(afterDone)
+			in.LimitRest(afterDone)
 			err := r.sendDone()
-			s.drain()
+			s.events.Drain()
 			return err
 		}
 		if err := r.event(s, data); err != nil {
-			if err == errGarbage && s.events.Incomplete() {
-				err = errTruncated
+			if err == modelcall.ErrGarbage && s.events.Incomplete() {
+				err = modelcall.ErrTruncated
 			}
 			return errors.Join(err, r.flush())
 		}
-		if r.answer.finish != "" && !in.limited {
-			in.limitRest(afterFinish)
+		if r.answer.Finish != "" && !in.Limited() {
+			in.LimitRest(afterFinish)
 		}
 	}
 }
@@ -162,12 +163,12 @@ func (r *relay) readStream(s *stream, in *timedReader) error {
 func (r *relay) event(s *stream, data []byte) error {
 	if s.fast.parse(data) {
 		q := &s.fast
-		if err := r.answer.addSize(len(data)); err != nil {
+		if err := r.answer.AddSize(len(data)); err != nil {
 			return err
 		}
-		r.answer.setUsage(q.usage)
+		r.answer.SetUsage(q.usage)
 		if len(q.finish) > 0 {
-			r.answer.finish = string(q.finish)
+			r.answer.Finish = string(q.finish)
 		}
 		r.textBytes += len(q.text) + len(q.thinking)
 		if q.hasChoice || r.f.Usage {
@@ -182,7 +183,7 @@ func (r *relay) event(s *stream, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := r.answer.addSize(len(data)); err != nil {
+	if err := r.answer.AddSize(len(data)); err != nil {
 		return err
 	}
 	r.count(c)
@@ -205,7 +206,7 @@ func (r *relay) count(c *completion) {
 	for i := range c.Choices {
 		choice := &c.Choices[i]
 		if choice.FinishReason != "" {
-			r.answer.finish = string(choice.FinishReason)
+			r.answer.Finish = string(choice.FinishReason)
 		}
 		for _, m := range []*message{&choice.Delta, &choice.Message} {
 			r.textBytes += len(m.Content) + len(m.thinking())
@@ -246,7 +247,7 @@ func (r *relay) result(req *model.Request) model.Forwarded {
 		}
 		return model.Forwarded{Usage: resp.Usage, Response: &resp}
 	}
-	u := r.answer.usage
+	u := r.answer.Usage
 	if !u.Plausible(&r.f.Target) {
 		u = model.Usage{InputTokens: (len(r.f.Body) + 3) / 4, OutputTokens: (r.textBytes + 3) / 4, Estimated: true}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // maxImageAnswer bounds the answer to a request for an image, which is base64.
@@ -38,7 +39,7 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 		if ctx.Err() != nil {
 			return model.Image{}, ctx.Err()
 		}
-		failure := asError(err)
+		failure := modelcall.AsError(err)
 		if !plain && failure.Status == http.StatusBadRequest && failure.Cause != nil &&
 			strings.Contains(failure.Cause.Error(), "response_format") {
 			plain = true
@@ -48,7 +49,7 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 		if failure.Status != http.StatusTooManyRequests && failure.Status != http.StatusServiceUnavailable {
 			return model.Image{}, failure
 		}
-		if err := c.waitRetry(ctx, attempt, failure, 0); err != nil {
+		if err := c.WaitRetry(ctx, attempt, failure, 0); err != nil {
 			return model.Image{}, err
 		}
 	}
@@ -56,9 +57,9 @@ func (c *Client) Image(ctx context.Context, req model.ImageRequest) (model.Image
 
 // image makes one attempt.
 func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) (model.Image, error) {
-	q := endpointRequest{path: "/images/generations", body: encodeImage(req, plain),
-		timeouts: timeouts{c.PlainTimeout, c.IdleTimeout, c.AnswerTimeout}}
-	raw, err := c.fetch(ctx, &req.Target, q, maxImageAnswer)
+	q := modelcall.Call{Path: "/images/generations", Body: encodeImage(req, plain),
+		Timeouts: c.Completion(false, 0)}
+	raw, err := c.Fetch(ctx, &req.Target, q, maxImageAnswer)
 	if err != nil {
 		return model.Image{}, err
 	}
@@ -67,13 +68,13 @@ func (c *Client) image(ctx context.Context, req model.ImageRequest, plain bool) 
 
 func encodeImage(req model.ImageRequest, plain bool) []byte {
 	b := append([]byte(nil), `{"model":`...)
-	b = appendString(b, req.Target.Model)
+	b = modelcall.AppendString(b, req.Target.Model)
 	b = append(b, `,"prompt":`...)
-	b = appendString(b, req.Prompt)
+	b = modelcall.AppendString(b, req.Prompt)
 	b = append(b, `,"n":1`...)
 	if req.Size != "" {
 		b = append(b, `,"size":`...)
-		b = appendString(b, req.Size)
+		b = modelcall.AppendString(b, req.Size)
 	}
 	if !plain {
 		b = append(b, `,"response_format":"b64_json"`...)
@@ -87,15 +88,15 @@ var errNoImage = errors.New("openaiclient: the answer has no image")
 // must not choose what is requested from inside the operator's network.
 func readImage(raw []byte, req *model.Request) (model.Image, error) {
 	fail := func(detail string, cause error) (model.Image, error) {
-		return model.Image{}, &model.Error{Code: codeModel, Status: http.StatusOK, Detail: detail, Cause: cause}
+		return model.Image{}, &model.Error{Code: modelcall.CodeModel, Status: http.StatusOK, Detail: detail, Cause: cause}
 	}
 	var a imageAnswer
-	if err := json.Unmarshal(raw, &a, lenient); err != nil {
+	if err := json.Unmarshal(raw, &a, modelcall.Lenient); err != nil {
 		return fail("The model endpoint did not send an answer to an image request.", err)
 	}
 	if len(a.Data) == 0 {
-		if failure := parseEndpointError(raw); failure.Message != "" {
-			return model.Image{}, classify(http.StatusOK, failure, req)
+		if failure := modelcall.ParseError(raw); failure.Message != "" {
+			return model.Image{}, modelcall.Classify(http.StatusOK, failure, req)
 		}
 		return fail("The model endpoint sent no image.", errNoImage)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // Limits of a list of models.
@@ -27,19 +28,19 @@ var errNoList = errors.New("openaiclient: the answer is not a list of models")
 
 // ListModels implements [model.Lister] by GET {base}/models, without retries.
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
-	raw, err := c.fetch(ctx, &to, endpointRequest{path: "/models", timeouts: timeouts{listTimeout, listTimeout, listTimeout}}, maxList)
+	raw, err := c.Fetch(ctx, &to, modelcall.Call{Path: "/models", Timeouts: modelcall.Within(listTimeout)}, maxList)
 	if err == nil {
 		return readList(raw, &model.Request{Target: to})
 	}
 	if e, ok := errors.AsType[*model.Error](err); ok && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed) {
-		e.Code, e.Detail = codeModel, "The model endpoint does not list its models; check its address."
+		e.Code, e.Detail = modelcall.CodeModel, "The model endpoint does not list its models; check its address."
 	}
 	return nil, err
 }
 
 func listError(cause error) *model.Error {
 	return &model.Error{
-		Code: codeModel, Status: http.StatusOK, Cause: cause,
+		Code: modelcall.CodeModel, Status: http.StatusOK, Cause: cause,
 		Detail: "The model endpoint sent something that is no list of models; check that its address is that of an OpenAI-compatible API.",
 	}
 }
@@ -54,7 +55,7 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 	}
 	list := jsontext.Value(raw)
 	if list.Kind() != '[' {
-		if err := json.Unmarshal(raw, &answer, lenient); err != nil {
+		if err := json.Unmarshal(raw, &answer, modelcall.Lenient); err != nil {
 			return nil, listError(err)
 		}
 		list = answer.Data
@@ -64,7 +65,7 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 	}
 	if list.Kind() != '[' {
 		if kind := answer.Error.Kind(); kind == '{' || kind == '"' {
-			return nil, classify(http.StatusOK, parseEndpointError(raw), asked)
+			return nil, modelcall.Classify(http.StatusOK, modelcall.ParseError(raw), asked)
 		}
 		return nil, listError(errNoList)
 	}
@@ -77,7 +78,7 @@ func readList(raw []byte, asked *model.Request) ([]model.Listed, error) {
 		Window  jsontext.Value `json:"context_window"`
 		Most    jsontext.Value `json:"max_model_len"`
 	}
-	if err := json.Unmarshal(list, &entries, lenient); err != nil {
+	if err := json.Unmarshal(list, &entries, modelcall.Lenient); err != nil {
 		return nil, listError(err)
 	}
 	models := make([]model.Listed, 0, min(len(entries), maxListed))

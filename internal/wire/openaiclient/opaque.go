@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // The members of an assistant's message that thinking models want back. extra_content
@@ -47,13 +48,13 @@ func (a *answer) addOpaque(m *message) error {
 	}
 	a.opaque.size += len(m.ReasoningDetails) + len(m.ExtraContent)
 	if a.opaque.size > model.MaxOpaque {
-		return errTooLong
+		return modelcall.ErrTooLong
 	}
 	if m.ExtraContent.Kind() == '{' {
 		a.opaque.extra = strings.ToValidUTF8(string(m.ExtraContent), "\uFFFD")
 	}
 	var details []map[string]jsontext.Value
-	if m.ReasoningDetails.Kind() == '[' && json.Unmarshal(m.ReasoningDetails, &details, lenient) == nil {
+	if m.ReasoningDetails.Kind() == '[' && json.Unmarshal(m.ReasoningDetails, &details, modelcall.Lenient) == nil {
 		for _, d := range details {
 			a.opaque.addDetail(d)
 		}
@@ -79,7 +80,7 @@ func (o *opaqueParts) addDetail(d map[string]jsontext.Value) {
 		switch {
 		case value.Kind() == '"' && (name == "text" || name == "summary" || name == "data"):
 			var piece text
-			_ = json.Unmarshal(value, &piece, lenient) // it is a string
+			_ = json.Unmarshal(value, &piece, modelcall.Lenient) // it is a string
 			if last.texts[name] == nil {
 				last.texts[name] = &strings.Builder{}
 			}
@@ -96,10 +97,10 @@ func (o *opaqueParts) list() jsontext.Value {
 	for i, d := range o.details {
 		all[i] = d.members
 		for name, text := range d.texts {
-			all[i][name] = appendString(nil, text.String())
+			all[i][name] = modelcall.AppendString(nil, text.String())
 		}
 	}
-	return mustMarshal(all)
+	return modelcall.MustMarshal(all)
 }
 
 // keptOpaque is the opaque data of a message.
@@ -118,9 +119,9 @@ func (o *opaqueParts) encode(thinking string, calls bool) string {
 	case len(o.details) > 0:
 		k.Details = o.list()
 	case calls && thinking != "" && o.content:
-		k.ReasoningContent = appendString(nil, thinking)
+		k.ReasoningContent = modelcall.AppendString(nil, thinking)
 	case calls && thinking != "" && o.reasoning:
-		k.Reasoning = appendString(nil, thinking)
+		k.Reasoning = modelcall.AppendString(nil, thinking)
 	}
 	if o.extra != "" {
 		k.Extra = jsontext.Value(o.extra)
@@ -128,7 +129,7 @@ func (o *opaqueParts) encode(thinking string, calls bool) string {
 	if k.Details == nil && k.ReasoningContent == nil && k.Reasoning == nil && k.Extra == nil {
 		return ""
 	}
-	return strings.ToValidUTF8(string(mustMarshal(k)), "\uFFFD")
+	return strings.ToValidUTF8(string(modelcall.MustMarshal(k)), "\uFFFD")
 }
 
 // appendOpaque writes the members of a message that encode returned. A client may have
@@ -145,7 +146,7 @@ func appendOpaque(b []byte, data string) []byte {
 		{reasoningContentField, k.ReasoningContent}, {reasoningField, k.Reasoning}, {detailsField, k.Details}, {extraField, k.Extra},
 	} {
 		if m.value != nil {
-			b = append(append(appendString(append(b, ','), m.name), ':'), m.value...)
+			b = append(append(modelcall.AppendString(append(b, ','), m.name), ':'), m.value...)
 		}
 	}
 	return b

@@ -11,6 +11,7 @@ import (
 
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/wire/modelcall"
 )
 
 // What comes with an answer goes back with it, to the endpoint and model that it came
@@ -113,10 +114,10 @@ func TestSkippedSignatures(t *testing.T) {
 func TestOpaqueDataIsBounded(t *testing.T) {
 	t.Parallel()
 	piece := `data: {"choices":[{"delta":{"reasoning_details":[{"type":"a","data":"` + strings.Repeat("x", 64<<10) + `"}]}}]}` + "\n\n"
-	if _, _, err := read(strings.Repeat(piece, 17)+end, whole); err != errTooLong {
+	if _, _, err := read(strings.Repeat(piece, 17)+end, whole); err != modelcall.ErrTooLong {
 		t.Errorf("17 pieces of 64 KiB: %v", err)
 	}
-	if _, _, err := read(strings.Repeat(piece, 15)+end, whole); err == errTooLong {
+	if _, _, err := read(strings.Repeat(piece, 15)+end, whole); err == modelcall.ErrTooLong {
 		t.Errorf("15 pieces of 64 KiB: %v", err)
 	}
 }
@@ -159,9 +160,9 @@ func TestCacheKey(t *testing.T) {
 		if got := strings.Contains(string(encode(&req, false, dialect{})), `"prompt_cache_key":"k"`); got != want {
 			t.Errorf("%s: %v", url, got)
 		}
-		refused := dialect{}
-		refused, adapted := refused.adapt(&model.Error{Status: 400, Cause: &endpointError{Message: "Unknown parameter: 'prompt_cache_key'."}}, &req)
-		if !adapted || strings.Contains(string(encode(&req, false, refused)), "prompt_cache_key") {
+		rejection := dialect{}
+		rejection, adapted := rejection.adapt(&model.Error{Status: 400, Cause: &modelcall.EndpointError{Message: "Unknown parameter: 'prompt_cache_key'."}}, &req)
+		if !adapted || strings.Contains(string(encode(&req, false, rejection)), "prompt_cache_key") {
 			t.Errorf("%s: it was refused, and is sent again", url)
 		}
 	}

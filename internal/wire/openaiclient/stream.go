@@ -2,22 +2,12 @@ package openaiclient
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"agentd/internal/base/sse"
-)
-
-var (
-	errGarbage   = errors.New("openaiclient: the answer is not a chat completion")
-	errTruncated = errors.New("openaiclient: the stream ended in the middle of the answer")
-	errEmpty     = errors.New("openaiclient: the answer has no choice")
-	// errTooLong means that an answer, or one event of it, exceeds Config.MaxAnswer.
-	errTooLong = sse.ErrTooLong
+	"agentd/internal/wire/modelcall"
 )
 
 const (
@@ -27,57 +17,40 @@ const (
 	// afterDone is how long the end of the body may take after [DONE]. The connection
 	// can be reused only if it is read.
 	afterDone = 250 * time.Millisecond
-	// keepBuffer is the size up to which a buffer is pooled.
-	keepBuffer = 64 << 10
-	// keepScratch is the same for the buffer in which texts are unquoted.
+	// keepScratch is the size up to which the buffer in which texts are unquoted is pooled.
 	keepScratch = 2 << 20
 )
 
 // stream is the pooled state of reading one answer.
 type stream struct {
-	events  sse.Reader
+	events  modelcall.Events
 	fast    fastChunk
 	scratch []byte
 }
 
-var streams = sync.Pool{New: func() any { return new(stream) }}
+var streams = sync.Pool{New: func() any { return &stream{} }}
 
-// getStream returns a pooled stream for an answer of at most limit bytes. If the size
-// of the answer is known, the buffer is allocated for all of it.
-func getStream(in *timedReader, limit int) *stream {
+// getStream returns a pooled stream for an answer of at most limit bytes.
+func getStream(in *modelcall.Reader, limit int) *stream {
 	s := streams.Get().(*stream)
-	s.events.Reset(in, max(limit, keepBuffer))
-	s.events.KeepLast = true // not every endpoint sends a blank line at the end
-	s.events.Grow(in.size)
+	s.events.Begin(in, limit)
 	return s
 }
 
 func (s *stream) put() {
-	s.events.Reset(nil, 0)
 	s.fast = fastChunk{}
-	if s.events.Buffered() > 2*keepBuffer {
-		s.events = sse.Reader{}
-	}
+	s.events.End()
 	if cap(s.scratch) <= keepScratch {
 		streams.Put(s)
 	}
 }
 
-// begin returns the first byte of an answer, which determines its form.
-func (s *stream) begin() (first byte, err error) {
-	first, err = s.events.Peek()
-	if err == io.EOF {
-		err = errEmpty
-	}
-	return first, err
-}
-
 // readAnswer reads a body, streamed or whole depending on its first byte: some
 // endpoints answer streamed requests in one piece, and not all declare what they send.
-func readAnswer(in *timedReader, a *answer) error {
-	s := getStream(in, a.max)
+func readAnswer(in *modelcall.Reader, a *answer) error {
+	s := getStream(in, a.Max)
 	defer s.put()
-	first, err := s.begin()
+	first, err := s.events.First()
 	if err != nil {
 		return err
 	}
@@ -85,40 +58,36 @@ func readAnswer(in *timedReader, a *answer) error {
 }
 
 // readEither reads an answer whose first byte is known.
-func (s *stream) readEither(in *timedReader, first byte, a *answer) error {
+func (s *stream) readEither(in *modelcall.Reader, first byte, a *answer) error {
 	switch {
 	case first == '{':
 		return s.readWhole(a)
-	case isEventStart(first):
+	case modelcall.IsEventStart(first):
 		return s.readStream(in, a)
 	}
-	return errGarbage
+	return modelcall.ErrGarbage
 }
 
-// isEventStart reports whether an event stream can begin with a byte: that of data,
-// event, id, retry or a comment.
-func isEventStart(first byte) bool { return strings.IndexByte("deir:", first) >= 0 }
-
 // readStream reads server-sent events until [DONE] or the end.
-func (s *stream) readStream(in *timedReader, a *answer) error {
+func (s *stream) readStream(in *modelcall.Reader, a *answer) error {
 	for {
 		data, err := s.events.Next()
 		if err != nil {
 			return a.endOfStream(err)
 		}
 		if isDone(data) {
-			in.limitRest(afterDone)
-			s.drain()
+			in.LimitRest(afterDone)
+			s.events.Drain()
 			return nil
 		}
 		if err := s.addEvent(data, a); err != nil {
-			if err == errGarbage && s.events.Incomplete() {
-				return errTruncated
+			if err == modelcall.ErrGarbage && s.events.Incomplete() {
+				return modelcall.ErrTruncated
 			}
 			return err
 		}
-		if a.finish != "" && !in.limited {
-			in.limitRest(afterFinish)
+		if a.Finish != "" && !in.Limited() {
+			in.LimitRest(afterFinish)
 		}
 	}
 }
@@ -126,12 +95,12 @@ func (s *stream) readStream(in *timedReader, a *answer) error {
 // endOfStream returns the error, if any, of a stream that ended without [DONE].
 func (a *answer) endOfStream(err error) error {
 	switch {
-	case err == errTooLong:
+	case err == modelcall.ErrTooLong:
 		return err
-	case a.finish != "": // complete, though not properly closed
+	case a.Finish != "": // complete, though not properly closed
 		return nil
 	case err == io.EOF:
-		return errTruncated
+		return modelcall.ErrTruncated
 	}
 	return err
 }
@@ -162,19 +131,19 @@ func (s *stream) addFast(a *answer) (done bool, err error) {
 		return false, nil
 	}
 	a.opaque.named(len(q.thinking) > 2, len(q.reasoning) > 2)
-	a.setModel(q.model)
-	a.setUsage(q.usage)
-	if err := a.addThinking(thought); err != nil {
+	a.SetModel(q.model)
+	a.SetUsage(q.usage)
+	if err := a.AddThinking(thought); err != nil {
 		return true, err
 	}
-	if err := a.addText(text); err != nil {
+	if err := a.AddText(text); err != nil {
 		return true, err
 	}
 	if len(q.finish) > 0 {
-		a.finish = string(q.finish)
+		a.Finish = string(q.finish)
 	}
 	if len(q.stop) > 0 {
-		a.stop = string(q.stop)
+		a.Stop = string(q.stop)
 	}
 	return true, nil
 }
@@ -191,15 +160,6 @@ func (s *stream) unquoteBoth(thought, text []byte) (a, b []byte, ok bool) {
 	}
 	s.scratch = both
 	return both[:split], both[split:], ok
-}
-
-// drain reads on after [DONE], until the end of the body or the timeout.
-func (s *stream) drain() {
-	for {
-		if _, err := s.events.Next(); err != nil {
-			return
-		}
-	}
 }
 
 func isDone(data []byte) bool {
@@ -219,7 +179,7 @@ func (s *stream) readWhole(a *answer) error {
 	}
 	choices, err := a.decode(body)
 	if err == nil && choices == 0 {
-		err = errEmpty
+		err = modelcall.ErrEmpty
 	}
 	return err
 }

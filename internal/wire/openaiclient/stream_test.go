@@ -12,15 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // read reads a body as if an endpoint had sent it.
 func read(body string, src func(io.Reader) io.Reader) (model.Response, []model.Delta, error) {
 	var pieces []model.Delta
-	watch := newWatchdog(func(error) {})
-	defer watch.stop()
-	a := answer{sink: func(d model.Delta) { pieces = append(pieces, d) }, max: 1 << 20, began: time.Now()}
-	err := readAnswer(&timedReader{src: src(strings.NewReader(body)), watch: watch, idle: time.Minute}, &a)
+	watch := modelcall.NewWatchdog(func(error) {}, 0)
+	defer watch.Stop()
+	a := answer{Answer: modelcall.Answer{Sink: func(d model.Delta) { pieces = append(pieces, d) }, Max: 1 << 20, Began: time.Now()}}
+	err := readAnswer(modelcall.NewReader(src(strings.NewReader(body)), watch, time.Minute), &a)
 	return a.response(&model.Request{}), pieces, err
 }
 
@@ -60,7 +61,7 @@ func TestStreamForms(t *testing.T) {
 		"null-everywhere":    {body: `data: {"model":null,"choices":[{"delta":{"content":null,"tool_calls":null,"reasoning":null},"finish_reason":null}],"usage":null,"error":null}` + "\n\n" + end},
 		"other-choice":       {body: `data: {"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"a"}}]}` + "\n\n" + end, text: "a"},
 		"content-parts":      {body: `data: {"choices":[{"delta":{"content":[{"type":"text","text":"a"},7,{"type":"x"},{"text":"b"}]}}]}` + "\n\n" + end, text: "ab"},
-		"refusal":            {body: `data: {"choices":[{"delta":{"content":null,"refusal":"I will not."}}]}` + "\n\n" + end, text: "I will not."},
+		"refusal":            {body: `data: {"choices":[{"delta":{"content":null,"refusal":"I will not."}}]}` + "\n\n" + end, text: "I will not.", finish: "refusal"},
 		"bad-utf8":           {body: "data: {\"choices\":[{\"delta\":{\"content\":\"a\xffb\"}}]}\n\n" + end, text: "a\uFFFDb"},
 		"duplicate-names":    {body: `data: {"choices":[],"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + end, text: "a"},
 		"not-streamed":       {body: `{"choices":[{"message":{"content":"a","reasoning_content":"b"},"finish_reason":"stop"}]}`, text: "a", thinking: "b"},
@@ -110,20 +111,20 @@ func TestStreamForms(t *testing.T) {
 			calls: []model.ToolCall{call("x", "f", `{"a`)}, finish: "length",
 		},
 
-		"half":              {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", text: "a", err: errTruncated},
-		"cut-inside-event":  {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"choi`, text: "a", err: errTruncated},
-		"garbage":           {body: "<html>", err: errGarbage},
-		"garbage-event":     {body: "data: <html>\n\n", err: errGarbage},
-		"wrong-kinds":       {body: `data: {"choices":{"a":1}}` + "\n\n", err: errGarbage},
-		"array":             {body: "data: [1,2]\n\n", err: errGarbage},
-		"two-values":        {body: "data: {} {}\n\n", err: errGarbage},
-		"nothing":           {body: "", err: errEmpty},
-		"whole-no-choices":  {body: `{"choices":[]}`, err: errEmpty},
-		"whole-cut":         {body: `{"choices":[{"message":{"content":"a`, err: errGarbage},
+		"half":              {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n", text: "a", err: modelcall.ErrTruncated},
+		"cut-inside-event":  {body: `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"choi`, text: "a", err: modelcall.ErrTruncated},
+		"garbage":           {body: "<html>", err: modelcall.ErrGarbage},
+		"garbage-event":     {body: "data: <html>\n\n", err: modelcall.ErrGarbage},
+		"wrong-kinds":       {body: `data: {"choices":{"a":1}}` + "\n\n", err: modelcall.ErrGarbage},
+		"array":             {body: "data: [1,2]\n\n", err: modelcall.ErrGarbage},
+		"two-values":        {body: "data: {} {}\n\n", err: modelcall.ErrGarbage},
+		"nothing":           {body: "", err: modelcall.ErrEmpty},
+		"whole-no-choices":  {body: `{"choices":[]}`, err: modelcall.ErrEmpty},
+		"whole-cut":         {body: `{"choices":[{"message":{"content":"a`, err: modelcall.ErrGarbage},
 		"only-done":         {body: end},
-		"too-many-calls":    {body: `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"f"}},`, 200) + `{}]}}]}`, err: errTooManyCalls},
-		"line-without-end":  {body: "data: " + strings.Repeat("x", 2<<20), err: errTooLong},
-		"lines-without-end": {body: strings.Repeat("data: xxxxxxxxxxxxxxxxxxxxxxxxxxxx\n", 1<<16), err: errTooLong},
+		"too-many-calls":    {body: `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"f"}},`, 200) + `{}]}}]}`, err: modelcall.ErrTooManyCalls},
+		"line-without-end":  {body: "data: " + strings.Repeat("x", 2<<20), err: modelcall.ErrTooLong},
+		"lines-without-end": {body: strings.Repeat("data: xxxxxxxxxxxxxxxxxxxxxxxxxxxx\n", 1<<16), err: modelcall.ErrTooLong},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestErrorInsideStream(t *testing.T) {
 	} {
 		for _, form := range []string{body, "data: " + body + "\n\n"} {
 			_, _, err := read(form, whole)
-			e := readError(t.Context(), err, &model.Request{})
+			e := modelcall.ReadError(t.Context(), err, &model.Request{}, "")
 			if e.Code != want.code || e.Retryable != want.retry {
 				t.Errorf("%s: %s, retryable %v; want %s, %v", form, e.Code, e.Retryable, want.code, want.retry)
 			}
@@ -275,7 +276,7 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%v, decoded: %v (-decoded +scanned):\n%s", err, decodedErr, diff)
 		}
 		if err != nil {
-			if e := readError(t.Context(), err, &model.Request{}); e.Code == "" || e.Detail == "" {
+			if e := modelcall.ReadError(t.Context(), err, &model.Request{}, ""); e.Code == "" || e.Detail == "" {
 				t.Errorf("%v becomes %+v", err, e)
 			}
 		}
@@ -284,14 +285,16 @@ func FuzzRead(f *testing.F) {
 
 // decodeOnly reads without the scanner.
 func decodeOnly(body []byte) (model.Response, error) {
-	s := getStream(&timedReader{src: bytes.NewReader(body), limited: true}, 1<<20)
+	watch := modelcall.NewWatchdog(func(error) {}, 0)
+	defer watch.Stop()
+	s := getStream(modelcall.NewReader(bytes.NewReader(body), watch, time.Minute), 1<<20)
 	defer s.put()
-	a := answer{max: 1 << 20}
+	a := answer{Answer: modelcall.Answer{Max: 1 << 20}}
 	err := func() error {
-		first, err := s.events.Peek()
+		first, err := s.events.First()
 		switch {
 		case err != nil:
-			return errEmpty
+			return modelcall.ErrEmpty
 		case first == '{':
 			data, err := s.events.Rest()
 			if err != nil {
@@ -299,11 +302,11 @@ func decodeOnly(body []byte) (model.Response, error) {
 			}
 			n, err := a.decode(data)
 			if n == 0 && err == nil {
-				err = errEmpty
+				err = modelcall.ErrEmpty
 			}
 			return err
 		case !strings.ContainsRune("deir:", rune(first)):
-			return errGarbage
+			return modelcall.ErrGarbage
 		}
 		for {
 			data, err := s.events.Next()

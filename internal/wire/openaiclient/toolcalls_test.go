@@ -10,15 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
 
 // readDetailed reads a body for a sink that wants pieces of calls.
 func readDetailed(body string) (model.Response, []model.Delta, error) {
 	var pieces []model.Delta
-	watch := newWatchdog(func(error) {})
-	defer watch.stop()
-	a := answer{sink: func(d model.Delta) { pieces = append(pieces, d) }, detailed: true, max: 1 << 20, began: time.Now()}
-	in := &timedReader{src: io.MultiReader(strings.NewReader(body)), watch: watch, idle: time.Minute, pause: a.flush}
+	watch := modelcall.NewWatchdog(func(error) {}, 0)
+	defer watch.Stop()
+	a := answer{Answer: modelcall.Answer{Sink: func(d model.Delta) { pieces = append(pieces, d) }, Detailed: true, Max: 1 << 20, Began: time.Now()}}
+	in := modelcall.NewReader(io.MultiReader(strings.NewReader(body)), watch, time.Minute)
+	in.Pause = a.Flush
 	if err := readAnswer(in, &a); err != nil {
 		return model.Response{}, pieces, err
 	}
@@ -105,12 +107,14 @@ func TestPauses(t *testing.T) {
 	t.Parallel()
 	chunk := func(text string) string { return `data: {"choices":[{"delta":{"content":"` + text + `"}}]}` + "\n\n" }
 	var said []string
-	watch := newWatchdog(func(error) {})
-	defer watch.stop()
-	a := answer{detailed: true, max: 1 << 20, began: time.Now(), sink: func(d model.Delta) { said = append(said, d.Text) }}
-	in := &timedReader{watch: watch, idle: time.Minute, pause: a.flush, src: io.MultiReader(
-		strings.NewReader(chunk("a")+chunk("b")), strings.NewReader(": nothing\n\n"), strings.NewReader(chunk("c")+"data: {"), strings.NewReader("}\n\n"+end))}
-	if err := readAnswer(in, &a); err != nil && a.finish == "" && err != errTruncated {
+	watch := modelcall.NewWatchdog(func(error) {}, 0)
+	defer watch.Stop()
+	a := answer{Answer: modelcall.Answer{Detailed: true, Max: 1 << 20, Began: time.Now(), Sink: func(d model.Delta) { said = append(said, d.Text) }}}
+	in := modelcall.NewReader(io.MultiReader(
+		strings.NewReader(chunk("a")+chunk("b")), strings.NewReader(": nothing\n\n"), strings.NewReader(chunk("c")+"data: {"), strings.NewReader("}\n\n"+end)),
+		watch, time.Minute)
+	in.Pause = a.Flush
+	if err := readAnswer(in, &a); err != nil && a.Finish == "" && err != modelcall.ErrTruncated {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "", "c", ""}, said); diff != "" {
@@ -148,11 +152,11 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	c := New(Config{PlainTimeout: 1, HeaderTimeout: 2, IdleTimeout: 3, AnswerTimeout: 4})
 	for _, stream := range []bool{false, true} {
-		if got := c.completions(nil, stream, time.Hour).timeouts; got != (timeouts{time.Hour, time.Hour, time.Hour}) {
+		if got := c.completions(nil, stream, time.Hour).Timeouts; got != modelcall.Within(time.Hour) {
 			t.Errorf("stream %t: %+v", stream, got)
 		}
 	}
-	if plain, streamed := c.completions(nil, false, 0).timeouts, c.completions(nil, true, 0).timeouts; plain != (timeouts{1, 3, 4}) || streamed != (timeouts{2, 3, 4}) {
+	if plain, streamed := c.completions(nil, false, 0).Timeouts, c.completions(nil, true, 0).Timeouts; plain != (modelcall.Timeouts{Begin: 1, Idle: 3, All: 4}) || streamed != (modelcall.Timeouts{Begin: 2, Idle: 3, All: 4}) {
 		t.Errorf("%+v, %+v", plain, streamed)
 	}
 }

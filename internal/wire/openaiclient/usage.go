@@ -4,27 +4,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/kernel/model"
+	"agentd/internal/wire/modelcall"
 )
-
-// counts are an endpoint's numbers of tokens. Those that are not there are zero.
-type counts struct {
-	prompt, completion, total int
-	cached, written           int // part of prompt
-	reasoning                 int
-}
-
-// usage returns the numbers in one meaning. Some endpoints count reasoning beside the
-// completion, which shows in their total.
-func (c counts) usage() model.Usage {
-	u := model.Usage{
-		InputTokens: c.prompt, OutputTokens: c.completion, ThinkingTokens: c.reasoning, CachedTokens: c.cached, CacheWriteTokens: c.written,
-	}
-	if c.reasoning > 0 && c.total == c.prompt+c.completion+c.reasoning {
-		u.OutputTokens += c.reasoning
-	}
-	return u
-}
 
 // addUsage sets the usage, if there is any; the last one wins. Cached tokens have a name
 // of their own at DeepSeek, Moonshot, OpenRouter, and gateways to Anthropic.
@@ -49,22 +30,17 @@ func (a *answer) addUsage(raw jsontext.Value) {
 			Reasoning float64 `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	}
-	if json.Unmarshal(raw, &u, lenient) != nil {
+	if json.Unmarshal(raw, &u, modelcall.Lenient) != nil {
 		return
 	}
 	if u.Prompt < 0 || u.Completion < 0 { // as absurd as none
-		a.setUsage(model.Usage{InputTokens: maxCount, OutputTokens: maxCount})
+		a.SetUsage(modelcall.Absurd)
 		return
 	}
-	a.setUsage(counts{
-		prompt: count(u.Prompt), completion: count(u.Completion), total: count(u.Total), reasoning: count(u.CompletionMore.Reasoning),
-		cached:  count(max(u.PromptMore.Cached, u.Hit, u.Cached, u.Read)),
-		written: count(max(u.PromptMore.Written, u.PromptMore.Created, u.Created)),
-	}.usage())
+	a.SetUsage(modelcall.Counts{
+		Prompt: modelcall.Count(u.Prompt), Completion: modelcall.Count(u.Completion), Total: modelcall.Count(u.Total),
+		Reasoning: modelcall.Count(u.CompletionMore.Reasoning),
+		Cached:    modelcall.Count(max(u.PromptMore.Cached, u.Hit, u.Cached, u.Read)),
+		Written:   modelcall.Count(max(u.PromptMore.Written, u.PromptMore.Created, u.Created)),
+	}.Usage())
 }
-
-// maxCount is the largest number of tokens that is read.
-const maxCount = 1e12
-
-// count bounds an endpoint's number to what can be added up.
-func count(n float64) int { return int(max(0, min(n, maxCount))) }

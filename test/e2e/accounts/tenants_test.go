@@ -208,8 +208,8 @@ func TestRunsOfASuspendedTenant(t *testing.T) {
 // rows, with the reason.
 var unfilled = map[string]string{
 	"mcp_grants": "an authorization server would be needed", "mcp_pending": "the same", "blob_loose": "only while something is uploaded",
-	"search_marks": "not a tenant's: where the search of all of them stands",
-	"usage_events": "a plan would have to limit something", "usage_locks": "the same",
+	"search_marks":  "not a tenant's: where the search of all of them stands",
+	"usage_entries": "they move to the counters within a second", "usage_events": "a plan would have to limit something", "usage_locks": "the same",
 	"browser_sessions": "somebody would have to sign in", "signin_factors": "of members without an email alone",
 }
 

@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"errors"
@@ -11,10 +11,20 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// errTooManyCalls means that one answer calls more than maxCalls tools.
-var errTooManyCalls = errors.New("openaiclient: the answer calls more than 128 tools")
+// ErrTooManyCalls means that one answer calls more than MaxCalls tools.
+var ErrTooManyCalls = errors.New("modelcall: the answer calls more than 128 tools")
 
-const maxCalls = 128
+// MaxCalls is how many tools one answer may call.
+const MaxCalls = 128
+
+// CallPiece is a piece of a tool call. It belongs to the call with its index; without an
+// index, to the call with its id, or to the last call.
+type CallPiece struct {
+	Index     *int
+	ID, Name  string
+	Arguments string
+	Opaque    string // what the endpoint wants back with the call; replaces what came before
+}
 
 // callAssembler assembles tool calls from their pieces.
 type callAssembler struct {
@@ -29,22 +39,21 @@ type pendingCall struct {
 	index        int    // of the endpoint; -1: none
 	id, name     string // of the endpoint
 	publicID     string // the id in the answer; "" until it is assigned
-	opaque       string // extra_content
+	opaque       string // see CallPiece
 	sealed       bool   // emitted completely: further pieces are dropped
 	arguments    strings.Builder
 	validatedLen int // length of the arguments when last found incomplete
 	validations  int
 }
 
-// add adds a piece. It belongs to the call with its index; without an index, to the
-// call with its id, or to the last call. It begins a new call if there is none, or if
-// it has a name and another id, because some endpoints give every call the index 0.
-func (c *callAssembler) add(piece *toolCall) error {
-	id, name := string(piece.ID), string(piece.Function.Name)
+// add adds a piece. It begins a new call if there is none for it, or if it has a name and
+// another id, because some endpoints give every call the index 0.
+func (c *callAssembler) add(piece *CallPiece) error {
+	id, name := piece.ID, piece.Name
 	call := c.find(piece.Index, id, name)
 	if call == nil {
-		if len(c.all) == maxCalls {
-			return errTooManyCalls
+		if len(c.all) == MaxCalls {
+			return ErrTooManyCalls
 		}
 		call = &pendingCall{index: -1}
 		if piece.Index != nil {
@@ -52,8 +61,8 @@ func (c *callAssembler) add(piece *toolCall) error {
 		}
 		c.all = append(c.all, call)
 	}
-	if piece.Extra.Kind() == '{' {
-		call.opaque = strings.ToValidUTF8(string(piece.Extra), "\uFFFD")
+	if piece.Opaque != "" {
+		call.opaque = strings.ToValidUTF8(piece.Opaque, "\uFFFD")
 	}
 	if call.sealed {
 		return nil
@@ -64,7 +73,7 @@ func (c *callAssembler) add(piece *toolCall) error {
 	if name != call.name && call.publicID == "" { // some repeat it with every piece
 		call.name += name
 	}
-	call.arguments.WriteString(string(piece.Function.Arguments))
+	call.arguments.WriteString(piece.Arguments)
 	return nil
 }
 

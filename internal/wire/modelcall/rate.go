@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"math"
@@ -12,9 +12,9 @@ import (
 // maxReset bounds the time of a reset: a bigger number is a date, or nonsense.
 const maxReset = 24 * time.Hour
 
-// observeRate calls observe with what the headers of an answer say about the
+// ObserveRate calls observe with what the headers of an answer say about the
 // endpoint's limits, if they say anything.
-func observeRate(observe func(model.Rate), h http.Header) {
+func ObserveRate(observe func(model.Rate), h http.Header) {
 	r := model.Rate{
 		Requests: allowance(h, "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"),
 		Tokens:   allowance(h, "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"),

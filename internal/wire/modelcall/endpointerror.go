@@ -1,6 +1,7 @@
-package openaiclient
+package modelcall
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -10,14 +11,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// endpointError is an error that an endpoint reported. Its Error text is for logs.
-type endpointError struct {
+// EndpointError is an error that an endpoint reported. Its Error text is for logs.
+type EndpointError struct {
 	Message string
 	Type    string
 	Code    string // a word or a number
 }
 
-func (e *endpointError) Error() string {
+func (e *EndpointError) Error() string {
 	said := slices.DeleteFunc([]string{e.Type, e.Code, e.Message}, func(s string) bool { return s == "" })
 	if len(said) == 0 {
 		return "the endpoint gave no reason"
@@ -25,37 +26,38 @@ func (e *endpointError) Error() string {
 	return "endpoint: " + strings.Join(said, ": ")
 }
 
-// parseEndpointError reads the forms in use: {"error": {message, type, code}},
+// ParseError reads the forms in use: {"error": {message, type, code}},
 // {"error": "…"}, the members at the top level, {"detail": …}, and any of these in an
 // array. For other forms the message is empty.
-func parseEndpointError(raw []byte) *endpointError {
+func ParseError(raw []byte) *EndpointError {
 	type members struct {
-		Message text           `json:"message"`
-		Type    text           `json:"type"`
+		Message Text           `json:"message"`
+		Type    Text           `json:"type"`
 		Code    jsontext.Value `json:"code"`
-		Detail  text           `json:"detail"`
+		Detail  Text           `json:"detail"`
 		Error   jsontext.Value `json:"error"`
+		Status  Text           `json:"status"` // Gemini: a word
 	}
 	var list []jsontext.Value
-	if json.Unmarshal(raw, &list, lenient) == nil && len(list) > 0 {
+	if json.Unmarshal(raw, &list, Lenient) == nil && len(list) > 0 {
 		raw = list[0]
 	}
 	var outer, inner members
-	e := &endpointError{}
-	if json.Unmarshal(raw, &outer, lenient) != nil {
+	e := &EndpointError{}
+	if json.Unmarshal(raw, &outer, Lenient) != nil {
 		return e
 	}
 	inner = outer
 	switch outer.Error.Kind() {
 	case '{':
 		inner = members{}
-		_ = json.Unmarshal(outer.Error, &inner, lenient) // valid as part of raw
+		_ = json.Unmarshal(outer.Error, &inner, Lenient) // valid as part of raw
 	case '"':
-		var s text
-		_ = json.Unmarshal(outer.Error, &s, lenient)
+		var s Text
+		_ = json.Unmarshal(outer.Error, &s, Lenient)
 		inner.Message = s
 	}
-	e.Message, e.Type = string(inner.Message), string(inner.Type)
+	e.Message, e.Type = string(inner.Message), string(cmp.Or(inner.Type, inner.Status))
 	if e.Message == "" {
 		e.Message = string(inner.Detail)
 	}
@@ -67,11 +69,11 @@ func parseEndpointError(raw []byte) *endpointError {
 }
 
 // is reports whether the error has a code or type.
-func (e *endpointError) is(name string) bool { return e.Code == name || e.Type == name }
+func (e *EndpointError) is(name string) bool { return e.Code == name || e.Type == name }
 
 // status returns the HTTP status of the error; inside a 200 it is derived from its code
 // or type.
-func (e *endpointError) status(actual int) int {
+func (e *EndpointError) status(actual int) int {
 	if actual != 200 {
 		return actual
 	}
@@ -96,7 +98,7 @@ func (e *endpointError) status(actual int) int {
 
 // isContextLength reports whether the conversation is too long, which each server
 // words differently.
-func (e *endpointError) isContextLength() bool {
+func (e *EndpointError) isContextLength() bool {
 	if e.is("context_length_exceeded") || e.is("exceed_context_size_error") {
 		return true
 	}
@@ -110,6 +112,11 @@ func (e *endpointError) isContextLength() bool {
 		}
 	}
 	return false
+}
+
+// isFiltered reports whether a safety filter blocked the prompt or the answer.
+func (e *EndpointError) isFiltered() bool {
+	return e.is("content_filter") || e.is("content_policy_violation") || e.is("ResponsibleAIPolicyViolation")
 }
 
 // isPrivate reports whether a word of an endpoint's message must not be shown: one that

@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"cmp"
@@ -12,10 +12,10 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// waitRetry waits before the next attempt. An error ends the attempts: the failure
+// WaitRetry waits before the next attempt. An error ends the attempts: the failure
 // itself if another attempt cannot help, or if the endpoint requests a longer wait
 // than maxWait (0: the client's maximum); the context's.
-func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Error, maxWait time.Duration) error {
+func (c *Caller) WaitRetry(ctx context.Context, attempt int, failure *model.Error, maxWait time.Duration) error {
 	if !failure.Retryable || attempt >= c.MaxAttempts || failure.RetryAfter > cmp.Or(maxWait, c.MaxRetryAfter) {
 		return failure
 	}
@@ -30,7 +30,7 @@ func (c *Client) waitRetry(ctx context.Context, attempt int, failure *model.Erro
 // requested, otherwise a random time below a bound that doubles with each attempt
 // (full jitter, so that callers that failed together do not retry together). It is
 // false if the wait would outlive the context.
-func (c *Client) backoff(ctx context.Context, attempt int, requested time.Duration) (time.Duration, bool) {
+func (c *Caller) backoff(ctx context.Context, attempt int, requested time.Duration) (time.Duration, bool) {
 	bound := min(c.MaxBackoff, c.Backoff<<min(attempt-1, 16))
 	d := requested + rand.N(bound)
 	if requested > 0 {
@@ -53,9 +53,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retryAfter returns the wait that the endpoint requests: Retry-After in seconds or as
+// RetryAfter returns the wait that the endpoint requests: Retry-After in seconds or as
 // a date, or the retry-after-ms of some. Zero if absent or invalid.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return seconds(ms / 1000)
 	}

@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"net/http"
@@ -29,7 +29,7 @@ func TestRateHeaders(t *testing.T) {
 		h.Set("x-ratelimit-remaining-tokens", c.remaining)
 		h.Set("x-ratelimit-reset-tokens", c.reset)
 		var got model.Rate
-		observeRate(func(r model.Rate) { got = r }, h)
+		ObserveRate(func(r model.Rate) { got = r }, h)
 		if want := (model.Rate{Tokens: c.want}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}

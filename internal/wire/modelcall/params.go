@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"slices"
@@ -7,8 +7,8 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// paramSet is a set of parameters that an endpoint refuses.
-type paramSet uint16
+// ParamSet is a set of parameters that an endpoint refuses.
+type ParamSet uint16
 
 // optionalParams are the parameters that a call can do without, by their names and those
 // that endpoints use for them in errors.
@@ -26,19 +26,19 @@ var optionalParams = []struct {
 	{"response_format", []string{"response_format"}},
 }
 
-// refusals are the words with which endpoints say that they do not take a parameter at
+// refusalWords are the words with which endpoints say that they do not take a parameter at
 // all. A value out of its range is the caller's mistake, and stays one.
-var refusals = []string{
+var refusalWords = []string{
 	"not support", "unsupported", "unknown", "unrecognized", "unexpected", "extra ", "extra_", "extra inputs", "not permitted", "not allowed",
 	"cannot both", "deprecated", "only the default",
 }
 
-// refused returns the parameter of a request that an endpoint's message refuses, and 0 if
+// Refused returns the parameter of a request that an endpoint's message refuses, and 0 if
 // there is none. One refusal at a time, the last one named first: of two that cannot be
 // used together, one stays.
-func refused(message string, req *model.Request) paramSet {
+func Refused(message string, req *model.Request) ParamSet {
 	message = strings.ToLower(message)
-	if !containsAny(message, refusals) {
+	if !containsAny(message, refusalWords) {
 		return 0
 	}
 	for i, p := range slices.Backward(optionalParams) {
@@ -62,17 +62,17 @@ func containsAny(s string, words []string) bool {
 func setsParam(req *model.Request, field string) bool {
 	switch field {
 	case "temperature":
-		return req.Temperature != nil || has(req, field)
+		return req.Temperature != nil || Has(req, field)
 	case "top_p":
-		return req.TopP != nil || has(req, field)
+		return req.TopP != nil || Has(req, field)
 	case "stop":
-		return len(req.Stop) > 0 || has(req, field)
+		return len(req.Stop) > 0 || Has(req, field)
 	}
-	return has(req, field)
+	return Has(req, field)
 }
 
-// drops reports whether a parameter is left out.
-func (s paramSet) drops(field string) bool {
+// Drops reports whether a parameter is left out.
+func (s ParamSet) Drops(field string) bool {
 	if s == 0 {
 		return false
 	}
@@ -84,20 +84,31 @@ func (s paramSet) drops(field string) bool {
 	return false
 }
 
-// droppedOf returns the parameters of a request that were left out.
-func (d dialect) droppedOf(req *model.Request) (dropped []string) {
-	if d.dropped == 0 && !d.noThinking {
+// DroppedOf returns the parameters of the set that a request has.
+func (s ParamSet) DroppedOf(req *model.Request) (dropped []string) {
+	if s == 0 {
 		return nil
 	}
-	for _, p := range optionalParams {
-		if d.dropped.drops(p.field) && setsParam(req, p.field) {
+	for i, p := range optionalParams {
+		if s&(1<<i) != 0 && setsParam(req, p.field) {
 			dropped = append(dropped, p.field)
 		}
 	}
-	for _, field := range thinkingFields {
-		if d.noThinking && has(req, field) {
-			dropped = append(dropped, field)
+	return dropped
+}
+
+// Params returns the set of these parameters.
+func Params(fields ...string) (s ParamSet) {
+	for i, p := range optionalParams {
+		if slices.Contains(fields, p.field) {
+			s |= 1 << i
 		}
 	}
-	return dropped
+	return s
+}
+
+// Has reports whether a request has a field among those without a place of their own.
+func Has(req *model.Request, field string) bool {
+	_, ok := req.Extra[field]
+	return ok
 }

@@ -1,4 +1,4 @@
-package openaiclient
+package modelcall
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 
 var noSpan = trace.SpanFromContext(context.Background())
 
-// startSpan starts a span by the GenAI conventions. Its name and attributes are set
+// StartSpan starts a span by the GenAI conventions. Its name and attributes are set
 // only if it is recorded.
-func startSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (context.Context, trace.Span) {
+func StartSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (context.Context, trace.Span) {
 	if tracer == nil {
 		return ctx, noSpan
 	}
@@ -34,7 +34,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (co
 	return ctx, span
 }
 
-func endSpan(span trace.Span, resp *model.Response, err error) {
+func EndSpan(span trace.Span, resp *model.Response, err error) {
 	if span.IsRecording() {
 		if err != nil {
 			kind := "canceled"

@@ -47,6 +47,7 @@ import (
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/session"
 	"agentd/internal/goldentest"
+	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
@@ -99,6 +100,7 @@ func routes(t *testing.T) []route.Route {
 		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
+		ledger.New(ledger.Deps{}).Routes(),
 		kinds.Routes(kernel),
 	)
 }

@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 )
 
@@ -45,6 +46,9 @@ func (p memberships) patchMe(ctx context.Context, who authz.Caller, in *patchMeI
 	return withAnswer(ctx, p.db, func(tx txn.Tx) (User, error) {
 		_, me, err := p.acting(tx, who, authz.Viewer)
 		if err != nil {
+			return User{}, err
+		}
+		if err := route.Match(tx.Context(), shownMe(me)); err != nil {
 			return User{}, err
 		}
 		if present["name"] {

@@ -83,7 +83,7 @@ func (p tenantProfile) routes() []route.Route {
 
 func (p memberships) routes() []route.Route {
 	me := mine("PATCH", "", "patchMe", "Update the caller's name or picture", "Changes the caller's member record in this company.")
-	me.BodyOf, me.Tag = reflect.TypeFor[meChange](), "Auth"
+	me.BodyOf, me.Tag, me.Conditional = reflect.TypeFor[meChange](), "Auth", true
 	create := with(mine("POST", "/tenants/create", "createMyTenant", "Create a company",
 		"The caller becomes its owner and sees it among their companies when they sign in. Needs a verified email address."), 403, 409)
 	create.Status = 201

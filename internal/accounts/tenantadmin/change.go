@@ -207,6 +207,15 @@ func (t *Tenant) hold(c SettingsChange) error {
 	return err
 }
 
+func settingsOf(t Tenant) (a SettingsAnswer) {
+	a.TenantID, a.Settings.PurgeProtection, a.Settings.EgressAllowlist = t.TenantID, t.PurgeProtection, t.EgressAllowlist
+	a.Settings.LegalHold, a.Settings.MaxRetention = t.held().LegalHold, t.held().MaxRetention
+	if a.Settings.EgressAllowlist == nil {
+		a.Settings.EgressAllowlist = []string{}
+	}
+	return a
+}
+
 // Configure changes the operator's settings of a tenant. Errors: fault.NotFound;
 // fault.Invalid, naming the entry of a list.
 func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c SettingsChange) (SettingsAnswer, error) {
@@ -215,15 +224,7 @@ func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c 
 			return SettingsAnswer{}, fault.BadFields(invalid...)
 		}
 	}
-	answer := func(t Tenant) (a SettingsAnswer) {
-		a.TenantID, a.Settings.PurgeProtection, a.Settings.EgressAllowlist = t.TenantID, t.PurgeProtection, t.EgressAllowlist
-		a.Settings.LegalHold, a.Settings.MaxRetention = t.held().LegalHold, t.held().MaxRetention
-		if a.Settings.EgressAllowlist == nil {
-			a.Settings.EgressAllowlist = []string{}
-		}
-		return a
-	}
-	return change(ctx, s, who, id, "settings_updated", answer, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
+	return change(ctx, s, who, id, "settings_updated", settingsOf, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
 		if err := t.hold(c); err != nil {
 			return nil, err
 		}
@@ -249,6 +250,9 @@ func change[A any](
 	err = s.DB.Write(ctx, func(tx txn.Tx) error {
 		t, err := s.Store.LockTx(tx, id)
 		if err != nil {
+			return err
+		}
+		if err := route.Match(tx.Context(), answer(s.shown(t))); err != nil {
 			return err
 		}
 		details, err := do(tx, &t)

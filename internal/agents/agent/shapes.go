@@ -114,22 +114,6 @@ type CoreBlock struct {
 	MaxTokens      int64  `json:"max_tokens,omitzero" nullable:"true" doc:"Default: 500."`
 }
 
-// Schedule is when an agent runs by itself. The part that runs schedules has the
-// same fields, and checks them.
-type Schedule struct {
-	_ struct{} `json:"-" name:"AgentSchedule"`
-
-	Cron             string        `json:"cron,omitzero" required:"true" minLength:"1" maxLength:"200" doc:"When: minute, hour, day of the month, month and day of the week."`
-	Enabled          bool          `json:"enabled,omitzero" default:"true" doc:"Whether it fires at all."`
-	Input            schema.Object `json:"input,omitzero" doc:"Input of the runs. Without a message, a default one says that the schedule started the run."`
-	Timezone         string        `json:"timezone,omitzero" default:"UTC" minLength:"1" maxLength:"64" doc:"IANA name of the time zone that cron is read in."`
-	MaxConcurrent    int           `json:"max_concurrent_scheduled,omitzero" default:"1" minimum:"1" maximum:"100" doc:"Fires are skipped while this many of its runs have not ended."`
-	OnFailure        string        `json:"on_failure,omitzero" enum:"continue,pause,alert,retry_next,pause_schedule,notify" default:"continue" doc:"After a failed run: continue, pause the schedule, or send an alert. Also accepted: retry_next, pause_schedule and notify."`
-	AutonomousMode   bool          `json:"autonomous_mode,omitzero" default:"false" doc:"Runs get reflection_prompt as their message instead of input."`
-	ReflectionPrompt string        `json:"reflection_prompt,omitzero" maxLength:"20000" doc:"The message of the runs of an autonomous agent."`
-	Misfire          string        `json:"misfire,omitzero" enum:"once,skip" default:"once" doc:"Missed fires: run the newest once if it is less than a day old, or skip them."`
-}
-
 // Skill is something that an agent can do.
 type Skill struct {
 	_ struct{} `json:"-" name:"AgentSkill"`

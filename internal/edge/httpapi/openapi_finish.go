@@ -182,6 +182,9 @@ func (d *document) splitInputs(bodies []*huma.MediaType, in, out map[string]bool
 // sent returns the required fields of a component in answers, in a stable order.
 func (d *document) sent(name string, s *huma.Schema) []string {
 	required := slices.Clone(s.Required)
+	if s.Extensions["x-open"] == true {
+		return required // it is answered as it was sent
+	}
 	if t := d.registry.TypeFromRef(schema.Prefix + name); t != nil {
 		for _, field := range schema.Sent(t) {
 			if s.Properties[field] != nil && !slices.Contains(required, field) {

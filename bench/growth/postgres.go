@@ -37,12 +37,13 @@ func startPostgres() (address string, stop func() error, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-instructions")
+	data := filepath.Join(dir, "data")
+	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-instructions")
 	initdb.Dir, initdb.SysProcAttr = dir, attr
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	server := exec.Command("sh", "-c", guard, "guard", filepath.Join(bin, "postgres"), filepath.Join(dir, "data"), dir)
+	server := exec.Command("sh", "-c", guard, "guard", filepath.Join(bin, "postgres"), data, dir)
 	server.Dir, server.SysProcAttr = dir, attr
 	alive, err := server.StdinPipe()
 	if err != nil {
@@ -57,7 +58,8 @@ func startPostgres() (address string, stop func() error, err error) {
 		_ = server.Wait()
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres", RawQuery: url.Values{"host": {dir}, "port": {"5432"}}.Encode()}
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres",
+		RawQuery: url.Values{"host": {dir}, "port": {"5432"}}.Encode()}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		if err = ping(u.String()); err == nil {
 			return u.String(), stop, nil

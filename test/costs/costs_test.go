@@ -1,6 +1,6 @@
-// Package ledger counts what requests cost the database, so that a change that makes
+// Package costs counts what requests cost the database, so that a change that makes
 // every run dearer shows in its diff.
-package ledger
+package costs
 
 import (
 	"bytes"

@@ -21,8 +21,8 @@ func observeWrites(r *prometheus.Registry) sqldb.Metrics {
 		Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .05, .25, 1, 5},
 	})
 	held := prometheus.NewSummary(prometheus.SummaryOpts{
-		Name: "agentd_writer_held_seconds",
-		Help: "For how long a commit had the writer, in the last minutes: the 99th percentile, and the longest (1).",
+		Name:       "agentd_writer_held_seconds",
+		Help:       "For how long a commit had the writer, in the last minutes: the 99th percentile, and the longest (1).",
 		Objectives: map[float64]float64{.99: .001, 1: 0}, MaxAge: 5 * time.Minute,
 	})
 	writes := prometheus.NewCounter(prometheus.CounterOpts{

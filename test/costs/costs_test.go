@@ -29,7 +29,9 @@ const repeats = 25
 // background are the functions whose statements are not counted: they are sent when
 // their time has come, or as often as a client waits. Those of kernel/work are left out
 // by sender, since it also runs what is a request's.
-var background = []string{"execution/run.(*Service).wait", "content/search.", "delivery/webhook.", "delivery/notification.", "kernel/resource.(*Subscribers).Deliver"}
+var background = []string{
+	"execution/run.(*Service).wait", "content/search.", "delivery/webhook.", "delivery/notification.", "kernel/resource.(*Subscribers).Deliver",
+}
 
 type object = apptest.Object
 

@@ -36,10 +36,12 @@ type lifecycle struct {
 	cursors  *page.Cursors
 	clock    clock.Clock
 	checkURL egress.CheckFunc
-	audit    audit.Recorder
-	quota    quota.Gate
-	hints    hints
-	onChange ChangeHook
+	// providerOf returns the operator's provider of a model; nil: none is remembered.
+	providerOf func(ref string) string
+	audit      audit.Recorder
+	quota      quota.Gate
+	hints      hints
+	onChange   ChangeHook
 }
 
 // newSession is the body of a session's creation.
@@ -67,6 +69,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 	if err != nil {
 		return nil, err
 	}
+	in.ModelOverride.remember(nil, l.providerOf)
 	now := l.clock.Now()
 	r := &Record{
 		TenantID: who.TenantID, SessionID: ident.New(), AgentID: g.ID, TeamID: in.TeamID, Status: Active,
@@ -245,6 +248,7 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 			r.QueueMode = c.QueueMode
 		}
 		if c.SetModel {
+			c.Model.remember(r.Model, l.providerOf)
 			r.Model = c.Model
 		}
 		r.UpdatedAt = l.clock.Now()

@@ -55,7 +55,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
 		{name: "kinds", routes: kinds.Routes(p.kernel)},
 		models.part(p), delivery.part(p, accounts), content.part(p),
-		tools.part(), execution.part(p), governing.part(), compatPart(p, models, agents, execution),
+		tools.part(), execution.part(p), governing.part(p), compatPart(p, models, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -47,6 +48,7 @@ import (
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/session"
 	"agentd/internal/goldentest"
+	"agentd/internal/governance/constitution"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
@@ -101,6 +103,7 @@ func routes(t *testing.T) []route.Route {
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
 		ledger.New(ledger.Deps{}).Routes(),
+		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
 		kinds.Routes(kernel),
 	)
 }

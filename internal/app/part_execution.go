@@ -60,7 +60,7 @@ func newExecution(
 		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
 		Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
 		Cursors: p.cursors, Clock: p.clock, CheckURL: p.kernel.Egress, Audit: p.audit, Quota: accounts.usage,
-		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged,
+		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged, ProviderOf: models.catalogue.ProviderOf,
 	})
 	metrics := newRunMetrics(p.metrics, tools.registry)
 	x.engine = engine.New(engine.Config{
@@ -73,6 +73,7 @@ func newExecution(
 		Clock:  p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
 	observeLoad(p.metrics, x.engine, p.hub)
+	observeSearch(p.metrics, x.search)
 	x.runs = &run.Service{
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,

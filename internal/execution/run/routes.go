@@ -21,13 +21,13 @@ import (
 
 type createIn struct {
 	Body struct {
-		AgentID        string                            `json:"agent_id" format:"uuid" required:"true"`
-		SessionID      *string                           `json:"session_id,omitzero" format:"uuid" nullable:"true"`
+		AgentID        string                            `json:"agent_id" format:"uuid" required:"true" doc:"The agent that runs."`
+		SessionID      *string                           `json:"session_id,omitzero" format:"uuid" nullable:"true" doc:"The session that the run continues. Default: a run of its own."`
 		Input          schema.Object                     `json:"input,omitzero" doc:"Has the message; further keys are kept with the run. If omitted, the message is empty."`
 		Version        int64                             `json:"version,omitzero" minimum:"1" doc:"Version of the agent; if omitted, the newest."`
-		ResourceLimits Limits                            `json:"resource_limits,omitzero"`
+		ResourceLimits Limits                            `json:"resource_limits,omitzero" doc:"Limits of this run. For each the smaller one of the run's and the agent's applies."`
 		Settings       schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers in this run; takes precedence over the agent's, member by member."`
-		Metadata       schema.Object                     `json:"metadata,omitzero"`
+		Metadata       schema.Object                     `json:"metadata,omitzero" doc:"Data of yours, kept with the run."`
 	}
 }
 
@@ -47,6 +47,7 @@ type listIn struct {
 type stepsIn struct {
 	RunID     string `path:"runId"`
 	Inherited string `query:"inherited" doc:"true: with the steps of the runs that this one continues."`
+	Fields    string `query:"fields" enum:"all,summary" default:"all" page:"-" doc:"summary: steps without input and output, but with their beginnings and the name of the tool or model."`
 	Limit     string `query:"limit" doc:"Steps per page, 1 to 500; all steps if omitted."`
 	Cursor    string `query:"cursor"`
 }

@@ -55,7 +55,7 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
 	}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	if tx.sqlite != nil {
 		n, wrote, err := tx.sqlite.exec(query, args)
@@ -99,7 +99,7 @@ func (tx *Tx) QueueExpecting(e Expect, query string, args ...any) error {
 	if err := tx.usable(); err != nil {
 		return err
 	}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	err := tx.pg.push(query, args, e)
 	if err != nil {
 		tx.failed = err
@@ -112,7 +112,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := tx.usable(); err != nil {
 		return nil, err
 	}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	args, err := tx.ask(query, args)
@@ -130,7 +130,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 // QueryRow is Query for at most one row.
 func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 	var ctx context.Context = unwatched{tx.ctx}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	err := tx.usable()
 	if err == nil {

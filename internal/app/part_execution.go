@@ -74,6 +74,7 @@ func newExecution(
 		Clock:  p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
 	observeLoad(p.metrics, x.engine, p.hub)
+	observeSearch(p.metrics, x.search)
 	x.runs = &run.Service{
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,

@@ -36,13 +36,15 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	execution := newExecution(p, models, accounts, delivery, content, tools, agents)
+	execution := newExecution(p, models, accounts, delivery, content, tools, agents, governing)
 	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
 	}
 
 	content.connect(agents.agents)
+	decided := newDecisions(p, governing, agents)
+	governing.connect(agents.agents, decided.votes)
 	tools.connect(p, execution.runs, agents.agents)
 	agents.connect(execution.runs)
 	members.connect(accounts)
@@ -55,7 +57,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
 		{name: "kinds", routes: kinds.Routes(p.kernel)},
 		commercePart(p, agents, content), models.part(p), delivery.part(p, accounts), content.part(p),
-		tools.part(), execution.part(p), governing.part(p), decisionsPart(p, governing, agents),
+		tools.part(), execution.part(p), governing.part(p), decided.part(governing),
 		compatPart(p, models, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)

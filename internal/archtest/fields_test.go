@@ -38,6 +38,31 @@ func TestFieldsHaveTests(t *testing.T) {
 	}
 }
 
+// The fields of plain kinds are shown to be kept by their suite, so each of them runs it.
+func TestPlainKindsHaveTheSuite(t *testing.T) {
+	t.Parallel()
+	pkgs := tree(t)
+	suite := regexp.MustCompile(`\bresourcetest\.(Kind|Versioned)\(`)
+	checked := 0
+	var imports []string
+	for _, f := range pkgs["internal/app/kinds"].production() {
+		imports = append(imports, f.imports...)
+	}
+	for _, imported := range imports {
+		path := strings.TrimPrefix(imported, "agentd/")
+		if path == imported || strings.HasPrefix(path, "internal/base/") || strings.HasPrefix(path, "internal/kernel/") {
+			continue
+		}
+		checked++
+		if !suite.MatchString(testsOf(t, pkgs, path)) {
+			t.Errorf("no test of %s calls resourcetest.Kind or resourcetest.Versioned", path)
+		}
+	}
+	if checked == 0 {
+		t.Error("internal/app/kinds imports no kind")
+	}
+}
+
 // testsOf returns the text of a package's test files.
 func testsOf(t *testing.T, pkgs map[string]*pkg, name string) string {
 	t.Helper()

@@ -36,7 +36,7 @@ type Replacement struct {
 type Change struct {
 	_ struct{} `json:"-" name:"ConstitutionAmend"`
 
-	RuleID     string `json:"rule_id" required:"true" minLength:"1" maxLength:"100" doc:"The rule that is amended; with add one that is not there yet."`
+	RuleID     string `json:"rule_id" required:"true" minLength:"1" maxLength:"100" doc:"The rule that is added, changed or removed."`
 	Action     string `json:"action" required:"true" enum:"add,modify,remove" doc:"What happens to the rule."`
 	Rule       *Rule  `json:"rule,omitzero" doc:"The rule as it shall be; not with remove. Its rule_id is that of the amendment."`
 	Rationale  string `json:"rationale,omitzero" maxLength:"4000" doc:"Why, for the ledger."`
@@ -249,10 +249,10 @@ func (s *Service) amend(ctx context.Context, who authz.Caller, in *struct{ Body 
 			return nil, fault.New(fault.Malformed, "proposal_required",
 				"Only the founder amends the constitution without a proposal; name one that was passed.")
 		}
-		if s.Proposals == nil {
+		if s.proposals == nil {
 			return nil, fault.NewNotFound("proposal")
 		}
-		if err := s.Proposals.CheckPassed(ctx, who.TenantID, in.Body.ProposalID); err != nil {
+		if err := s.proposals.CheckPassed(ctx, who.TenantID, in.Body.ProposalID); err != nil {
 			return nil, err
 		}
 	}

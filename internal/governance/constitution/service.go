@@ -91,17 +91,14 @@ type Proposals interface {
 
 // Deps is what a Service needs.
 type Deps struct {
-	Store     Store
-	Writer    txn.Writer
-	Clock     clock.Clock
-	Ledger    *ledger.Ledger
-	Audit     audit.Recorder
-	Proposals Proposals // nil: there are none
+	Store  Store
+	Writer txn.Writer
+	Clock  clock.Clock
+	Ledger *ledger.Ledger
+	Audit  audit.Recorder
 	// Signal makes every node read the state of a tenant again; nil: it is read after
 	// half a second.
 	Signal func(tenant string)
-	// SuspendTx suspends an agent as the penalty of a rule; nil: nothing is done.
-	SuspendTx func(tx txn.Tx, tenant, agent, reason string) error
 	// Elapsed is the clock of caches: the time since any fixed moment.
 	Elapsed func() time.Duration
 }
@@ -110,12 +107,11 @@ type Deps struct {
 type Service struct {
 	Deps
 
-	states *cache.Cache[string, standing]
-	sets   *cache.Cache[versionKey, *ruleset]
+	suspendTx SuspendFunc
+	proposals Proposals
+	states    *cache.Cache[string, standing]
+	sets      *cache.Cache[versionKey, *ruleset]
 }
-
-// Connect lets admins amend by what was voted on.
-func (s *Service) Connect(proposals Proposals) { s.Proposals = proposals }
 
 // standing is a state with its rules.
 type standing struct {
@@ -137,6 +133,16 @@ func New(deps Deps) *Service {
 		states: cache.New(cache.Options[string, standing]{Most: 10_000, Lasts: cache.For[standing](stateLasts), Elapsed: deps.Elapsed}),
 		sets:   cache.New(cache.Options[versionKey, *ruleset]{Most: 1000}),
 	}
+}
+
+// SuspendFunc suspends an agent as the penalty of a rule. An agent that is gone is no
+// error.
+type SuspendFunc func(tx txn.Tx, tenant, agent, reason string) error
+
+// Connect sets what suspends agents, and the votes by which admins amend; both are
+// built after the service.
+func (s *Service) Connect(suspendTx SuspendFunc, proposals Proposals) {
+	s.suspendTx, s.proposals = suspendTx, proposals
 }
 
 // Drop makes the node read the state of a tenant again.
@@ -236,8 +242,8 @@ func (s *Service) RecordTx(tx txn.Tx, r policy.Run, ruling policy.Ruling) error 
 			return err
 		}
 	}
-	if ruling.Effect == policy.Terminate && s.SuspendTx != nil {
-		return s.SuspendTx(tx, r.TenantID, r.AgentID, ruling.Reason())
+	if ruling.Effect == policy.Terminate && s.suspendTx != nil {
+		return s.suspendTx(tx, r.TenantID, r.AgentID, ruling.Reason())
 	}
 	return nil
 }

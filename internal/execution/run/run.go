@@ -378,6 +378,8 @@ type ToolOutput struct {
 	IsError bool   `json:"is_error,omitzero"`
 
 	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that the call produced
+	// Rulings are the rules of the company that judged the call, with their decisions.
+	Rulings []policy.Finding `json:"rulings,omitzero"`
 }
 
 // PendingStep is a step that was begun and has no result. After a crash it shows

@@ -1,6 +1,7 @@
 package constitution_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -359,6 +360,26 @@ func TestJudging(t *testing.T) {
 				t.Errorf("%s (allowed: %v), want %s", said, got.Allowed, c.want)
 			}
 		})
+	}
+}
+
+// Rules that take too long block what they would have judged.
+func TestJudgingIsBounded(t *testing.T) {
+	t.Parallel()
+	rules := []constitution.Rule{{
+		RuleID: "slow", Principle: "p", Action: "*", RuleType: "prohibition", Severity: "error", Penalty: "require_approval", Condition: "args.a == 1",
+	}}
+	act := policy.Act{Actions: []string{"x"}, Arguments: []byte(`{"a":2}`)}
+	for limit, want := range map[time.Duration]policy.Effect{time.Hour: policy.Allow, 0: policy.Deny} {
+		got, err := constitution.JudgeWithin(t.Context(), rules, policy.Run{}, act, limit)
+		if err != nil || got.Effect != want {
+			t.Errorf("within %v: %+v, %v", limit, got, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := constitution.JudgeWithin(ended, rules, policy.Run{}, act, time.Hour); err == nil {
+		t.Error("a caller that left gets a ruling")
 	}
 }
 

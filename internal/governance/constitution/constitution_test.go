@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/governance/constitution"
 	"agentd/internal/governance/constitution/constitutionsql"
@@ -45,6 +46,7 @@ func newNode(t *testing.T, db *sqldb.DB, elapsed func() time.Duration) *rig {
 	l := ledger.New(ledger.Deps{Store: ledgersql.New(db), Writer: db, Clock: r.clock, Log: slog.New(slog.DiscardHandler)})
 	r.Service = constitution.New(constitution.Deps{
 		Store: constitutionsql.New(db), Writer: db, Clock: r.clock, Ledger: l, Elapsed: elapsed,
+		Cursors: page.NewCursors(make([]byte, 32)),
 	})
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"agentd/internal/edge/audio"
 	"agentd/internal/kernel/model"
 	"agentd/internal/wire/anthropicclient"
+	"agentd/internal/wire/azureclient"
 	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 	"agentd/internal/wire/outbound"
@@ -62,6 +63,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 	chat := openaiclient.New(wires)
 	m.wire = &model.Wires{Chat: chat, Others: map[model.Wire]model.Adapter{
 		model.WireAnthropic: anthropicclient.New(wires),
+		model.WireAzure:     azureclient.New(wires, ""),
 	}}
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
 	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}

@@ -13,9 +13,7 @@ type Access struct {
 	_ struct{} `json:"-" name:"LlmCredentialAccess"`
 
 	APIVersion string     `json:"api_version,omitzero" doc:"Of the wire azure_openai; absent: its current version."`
-	Region     string     `json:"region,omitzero" doc:"Of the wire bedrock; absent: as in the address."`
 	Entra      *entraApp  `json:"entra,omitzero" doc:"Of the wire azure_openai: the application whose client secret api_key is."`
-	AWS        *awsAccess `json:"aws,omitzero" doc:"Of the wire bedrock: the access key whose secret api_key is."`
 }
 
 type entraApp struct {
@@ -25,23 +23,13 @@ type entraApp struct {
 	ClientID string `json:"client_id" required:"true" maxLength:"64"`
 }
 
-type awsAccess struct {
-	_ struct{} `json:"-" name:"LlmCredentialAWS"`
-
-	AccessKeyID string `json:"access_key_id" required:"true" maxLength:"64"`
-}
-
 // with returns the access with a key, and the key where it stands alone.
 func (a *Access) with(key secret.String) (model.Access, secret.String) {
-	out := model.Access{APIVersion: a.APIVersion, Region: a.Region}
-	switch {
-	case a.Entra != nil:
-		out.Entra = &model.Entra{TenantID: a.Entra.TenantID, ClientID: a.Entra.ClientID, ClientSecret: key}
-	case a.AWS != nil:
-		out.AWS = &model.AWS{AccessKeyID: a.AWS.AccessKeyID, SecretAccessKey: key}
-	default:
+	out := model.Access{APIVersion: a.APIVersion}
+	if a.Entra == nil {
 		return out, key
 	}
+	out.Entra = &model.Entra{TenantID: a.Entra.TenantID, ClientID: a.Entra.ClientID, ClientSecret: key}
 	return out, secret.String{}
 }
 

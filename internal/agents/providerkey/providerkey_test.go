@@ -548,22 +548,22 @@ func TestWireOfAKey(t *testing.T) {
 			e == nil || e.TenantID != "t-1" || e.ClientID != "c-1" || e.ClientSecret.Reveal() != "sk-abcdefghij" {
 			t.Errorf("the target is %+v", to)
 		}
-		r.put("mine", `{`+key1+`, "endpoint_url": "https://mine.example", "wire": "gemini"}`)
-		if got := resolve("mine/m"); got.Wire != model.WireGemini || got.APIKey.Reveal() != "sk-0123456789" {
+		r.put("mine", `{`+key1+`, "endpoint_url": "https://mine.example", "wire": "anthropic"}`)
+		if got := resolve("mine/m"); got.Wire != model.WireAnthropic || got.APIKey.Reveal() != "sk-0123456789" {
 			t.Errorf("the target is %+v", got)
 		}
 		for body, field := range map[string]string{
 			`"wire": "smoke"`:                                "wire",
-			`"access": {"region": "eu-west-1"}`:              "access",
-			`"wire": "bedrock", "access": {"aws": {}}`:       "access",
-			`"wire": "bedrock", "access": {"region": "a/b"}`: "access",
+			`"wire": "anthropic", "access": {"api_version": "1"}`:      "access",
+			`"wire": "azure_openai", "access": {"entra": {}}`:          "access",
+			`"wire": "azure_openai", "access": {"api_version": "a/b"}`: "access",
 		} {
 			_, err := r.do("setLlmCredential", "mine", `{`+key1+`, `+body+`}`)
 			if f := fault.From(err); !fault.Is(err, fault.Invalid) || len(f.Fields) == 0 || !strings.HasPrefix(f.Fields[0].Field, field) {
 				t.Errorf("%s: %v", body, err)
 			}
 		}
-		if _, err := r.do("setLlmCredential", "openai", `{`+key1+`, "wire": "gemini"}`); !fault.Is(err, fault.Invalid) {
+		if _, err := r.do("setLlmCredential", "openai", `{`+key1+`, "wire": "anthropic"}`); !fault.Is(err, fault.Invalid) {
 			t.Errorf("a public provider takes another wire: %v", err)
 		}
 	})

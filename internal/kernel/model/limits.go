@@ -53,9 +53,6 @@ func (s Share) part(limit int) int {
 func (t *Target) AccountKey() string {
 	h := sha256.New()
 	parts := []string{t.BaseURL, t.APIKey.Reveal()}
-	if a := t.Access.AWS; a != nil {
-		parts = append(parts, a.AccessKeyID)
-	}
 	if e := t.Access.Entra; e != nil {
 		parts = append(parts, e.TenantID, e.ClientID)
 	}

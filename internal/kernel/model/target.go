@@ -281,9 +281,9 @@ func (c *Credential) wire() Wire { return cmp.Or(c.Wire, WireAt(c.Name, c.Endpoi
 // use has a target called with a tenant's key.
 func (t *Target) use(c *Credential) {
 	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
-	version, region := t.Access.APIVersion, t.Access.Region
+	version := cmp.Or(c.Access.APIVersion, t.Access.APIVersion)
 	t.Access = c.Access
-	t.Access.APIVersion, t.Access.Region = cmp.Or(t.Access.APIVersion, version), cmp.Or(t.Access.Region, region)
+	t.Access.APIVersion = version
 }
 
 func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credential, error) {

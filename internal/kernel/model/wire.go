@@ -15,15 +15,12 @@ type Wire string
 
 // The wires. The zero value is WireChat.
 const (
-	WireChat      Wire = "openai_chat" // OpenAI's chat completions, and endpoints compatible with them
-	WireResponses Wire = "openai_responses"
+	WireChat      Wire = "openai_chat"  // OpenAI's chat completions, and endpoints compatible with them
 	WireAnthropic Wire = "anthropic"    // Anthropic's messages
-	WireGemini    Wire = "gemini"       // Gemini's generateContent
-	WireBedrock   Wire = "bedrock"      // Amazon Bedrock's Converse
-	WireAzure     Wire = "azure_openai" // deployments of Azure OpenAI
+	WireAzure     Wire = "azure_openai" // chat completions of deployments of Azure OpenAI
 )
 
-var allWires = []Wire{WireChat, WireResponses, WireAnthropic, WireGemini, WireBedrock, WireAzure}
+var allWires = []Wire{WireChat, WireAnthropic, WireAzure}
 
 // WireNames lists the wires for a sentence.
 func WireNames() string {
@@ -40,9 +37,7 @@ func (w Wire) Known() bool { return slices.Contains(allWires, w) }
 // Access is what the wires of cloud providers need beside an address and a key.
 type Access struct {
 	APIVersion string `json:"api_version,omitzero"` // of Azure; "": its current one
-	Region     string `json:"region,omitzero"`      // of AWS; "": as in the address, or the environment
 	Entra      *Entra `json:"entra,omitzero"`       // in place of Azure's key
-	AWS        *AWS   `json:"aws,omitzero"`         // in place of Bedrock's bearer key
 }
 
 // Entra is an application of Microsoft Entra ID.
@@ -50,13 +45,6 @@ type Entra struct {
 	TenantID     string        `json:"tenant_id"`
 	ClientID     string        `json:"client_id"`
 	ClientSecret secret.String `json:"client_secret"`
-}
-
-// AWS is an access key of AWS.
-type AWS struct {
-	AccessKeyID     string        `json:"access_key_id"`
-	SecretAccessKey secret.String `json:"secret_access_key"`
-	SessionToken    secret.String `json:"session_token,omitzero"`
 }
 
 // Check returns what is wrong with the access to an endpoint with a wire, as the end of a
@@ -68,14 +56,10 @@ func (a *Access) Check(w Wire) error {
 		return fmt.Errorf("wire must be one of %s", WireNames())
 	case w != WireAzure && (a.APIVersion != "" || a.Entra != nil):
 		return fmt.Errorf("api_version and entra are for the wire %s", WireAzure)
-	case w != WireBedrock && (a.Region != "" || a.AWS != nil):
-		return fmt.Errorf("region and aws are for the wire %s", WireBedrock)
-	case !isWord(a.APIVersion) || !isWord(a.Region):
-		return fmt.Errorf("api_version and region have up to 64 letters, digits and hyphens")
+	case !isWord(a.APIVersion):
+		return fmt.Errorf("api_version has up to 64 letters, digits and hyphens")
 	case a.Entra != nil && (a.Entra.TenantID == "" || !isWord(a.Entra.TenantID) || a.Entra.ClientID == "" || a.Entra.ClientSecret.Empty()):
 		return fmt.Errorf("entra needs tenant_id, client_id and client_secret")
-	case a.AWS != nil && (a.AWS.AccessKeyID == "" || !isWord(a.AWS.AccessKeyID) || a.AWS.SecretAccessKey.Empty()):
-		return fmt.Errorf("aws needs access_key_id and secret_access_key")
 	}
 	return nil
 }
@@ -102,15 +86,11 @@ func WireAt(name, endpoint string) Wire {
 		return ""
 	case host == "api.anthropic.com":
 		return WireAnthropic
-	case host == "generativelanguage.googleapis.com":
-		return WireGemini
 	case strings.HasSuffix(host, ".openai.azure.com") || strings.HasSuffix(host, ".cognitiveservices.azure.com"):
 		return WireAzure
-	case strings.HasPrefix(host, "bedrock-runtime.") && strings.HasSuffix(host, ".amazonaws.com"):
-		return WireBedrock
 	}
 	return ""
 }
 
 // budgets are the fields for a budget of thinking tokens that wires take by themselves.
-var budgets = map[Wire]string{WireAnthropic: BudgetThinking, WireBedrock: BudgetThinking, WireGemini: BudgetPlain}
+var budgets = map[Wire]string{WireAnthropic: BudgetThinking}

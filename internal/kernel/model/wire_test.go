@@ -22,12 +22,9 @@ func TestWires(t *testing.T) {
 	}{
 		{"anthropic", "https://api.anthropic.com/v1", WireAnthropic},
 		{"claude", "https://api.anthropic.com", WireAnthropic},
-		{"gemini", "https://generativelanguage.googleapis.com/v1beta/openai", WireGemini},
-		{"google", "https://generativelanguage.googleapis.com/v1beta/openai", ""},
-		{"google", "https://generativelanguage.googleapis.com", WireGemini},
+		{"gemini", "https://generativelanguage.googleapis.com/v1beta/openai", ""},
 		{"ours", "https://ours.openai.azure.com/", WireAzure},
 		{"ours", "https://ours.openai.azure.com/openai/v1", ""},
-		{"aws", "https://bedrock-runtime.eu-west-1.amazonaws.com", WireBedrock},
 		{"anthropic", "https://gateway.example/v1", ""},
 		{"evil", "https://api.anthropic.com.evil.example/v1", ""},
 		{"openai", "https://api.openai.com/v1", ""},
@@ -35,8 +32,8 @@ func TestWires(t *testing.T) {
 		if got := WireAt(tt.name, tt.url); got != tt.want {
 			t.Errorf("%s at %s: %q, want %q", tt.name, tt.url, got, tt.want)
 		}
-		c, err := NewCatalogue([]Provider{{Name: tt.name, BaseURL: tt.url, Wire: WireResponses}}, "")
-		if to, _ := c.Endpoint(tt.name); err != nil || to.Wire != WireResponses {
+		c, err := NewCatalogue([]Provider{{Name: tt.name, BaseURL: tt.url, Wire: WireAnthropic}}, "")
+		if to, _ := c.Endpoint(tt.name); err != nil || to.Wire != WireAnthropic {
 			t.Errorf("%s: a wire that is named: %q, %v", tt.name, to.Wire, err)
 		}
 	}
@@ -46,9 +43,8 @@ func TestWires(t *testing.T) {
 		access Access
 		says   string
 	}{
-		{"smoke", Access{}, "one of openai_chat"}, {WireChat, Access{Region: "eu"}, "for the wire bedrock"}, {"", Access{APIVersion: "1"}, "azure_openai"},
+		{"smoke", Access{}, "one of openai_chat"}, {"", Access{APIVersion: "1"}, "azure_openai"},
 		{WireAzure, Access{APIVersion: "1/2"}, "letters, digits"}, {WireAzure, Access{Entra: &Entra{TenantID: "a", ClientSecret: key}}, "needs tenant_id"},
-		{WireBedrock, Access{AWS: &AWS{SecretAccessKey: key}}, "needs access_key_id"}, {WireBedrock, Access{Region: "eu-west-1", AWS: &AWS{AccessKeyID: "A", SecretAccessKey: key}}, ""},
 		{WireAzure, Access{Entra: &Entra{"t", "c", key}}, ""},
 	} {
 		if err := a.access.Check(a.wire); (err == nil) != (a.says == "") || err != nil && !strings.Contains(err.Error(), a.says) {
@@ -138,7 +134,7 @@ func TestForwardConverts(t *testing.T) {
 	if _, err := w.Image(t.Context(), ImageRequest{Target: f.Target}); err == nil || !strings.Contains(err.Error(), "no images") {
 		t.Errorf("an image: %v", err)
 	}
-	f.Target.Wire = WireBedrock
+	f.Target.Wire = WireAzure
 	if _, err := w.Forward(t.Context(), f, nil); err == nil || !strings.Contains(err.Error(), "provider_not_configured") {
 		t.Errorf("a wire without an adapter: %v", err)
 	}

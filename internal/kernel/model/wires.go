@@ -58,6 +58,9 @@ func (w *Wires) Forward(ctx context.Context, f Forward, sink func([]byte) error)
 	case a == nil:
 		return w.Chat.Forward(ctx, f, sink)
 	}
+	if forwarder, ok := a.(Forwarder); ok { // of chat completions too
+		return forwarder.Forward(ctx, f, sink)
+	}
 	return f.convert(ctx, a, sink)
 }
 
@@ -100,7 +103,7 @@ func (w *Wires) Image(ctx context.Context, req ImageRequest) (Image, error) {
 // chatOnly returns the error of a call that only OpenAI-compatible endpoints serve.
 func chatOnly(t *Target, what string) error {
 	switch cmp.Or(t.Wire, WireChat) {
-	case WireChat, WireResponses:
+	case WireChat:
 		return nil
 	}
 	return &Error{Code: "provider_not_configured", Detail: fmt.Sprintf(

@@ -13,7 +13,11 @@ var _ model.Lister = (*Client)(nil)
 
 // ListModels implements [model.Lister] by GET {base}/models, without retries.
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
-	raw, err := c.Fetch(ctx, &to, modelcall.Call{Path: "/models", Timeouts: modelcall.Within(modelcall.ListTimeout)}, modelcall.MaxList)
+	q := modelcall.Call{Path: "/models", Timeouts: modelcall.Within(modelcall.ListTimeout)}
+	if c.Place != nil {
+		c.Place(&to, &q)
+	}
+	raw, err := c.Fetch(ctx, &to, q, modelcall.MaxList)
 	if err == nil {
 		return modelcall.ReadList(raw, &model.Request{Target: to})
 	}

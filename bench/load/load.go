@@ -76,23 +76,32 @@ type client struct {
 }
 
 // Run measures once.
-func Run(p Plan) (Result, error) {
-	begin := time.Now().Add(p.Warm)
-	end := begin.Add(p.Measure)
-	clients := make([]client, p.Clients)
+func Run(p Plan) (Result, error) { return RunAll([]Plan{p}) }
+
+// RunAll measures plans at the same time, which is that of the first; the result is
+// of all their clients together, with the CPU time of the first's process.
+func RunAll(plans []Plan) (Result, error) {
+	first := plans[0]
+	begin := time.Now().Add(first.Warm)
+	end := begin.Add(first.Measure)
+	var clients []*client
 	var running sync.WaitGroup
-	for i := range clients {
-		running.Go(func() { clients[i].work(p, begin, end) })
+	for _, p := range plans {
+		for range p.Clients {
+			c := &client{}
+			clients = append(clients, c)
+			running.Go(func() { c.work(p, begin, end) })
+		}
 	}
 	time.Sleep(time.Until(begin))
-	before, err := usageOf(p.PID)
+	before, err := usageOf(first.PID)
 	if err != nil {
 		return Result{}, err
 	}
 	time.Sleep(time.Until(end))
-	after, err := usageOf(p.PID)
+	after, err := usageOf(first.PID)
 	running.Wait()
-	return sum(clients, p.Measure, after.CPU-before.CPU), err
+	return sum(clients, first.Measure, after.CPU-before.CPU), err
 }
 
 func (c *client) work(p Plan, begin, end time.Time) {
@@ -135,7 +144,7 @@ func (c *client) fail(why string) {
 	}
 }
 
-func sum(clients []client, measured, cpu time.Duration) Result {
+func sum(clients []*client, measured, cpu time.Duration) Result {
 	var r Result
 	var totals, marks []time.Duration
 	for _, c := range clients {

@@ -48,6 +48,7 @@ var scenarios = []scenario{
 	{"webhooks-hang", false, hangingReceivers},
 	{"webhooks-kill", true, killedSender},
 	{"streams", false, streams},
+	{"postgres", false, onPostgres},
 	{"million", true, million},
 }
 

@@ -18,6 +18,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
+	governing := newGovernance(p)
 	models, err := newModels(p, out)
 	if err != nil {
 		return nil, err
@@ -51,9 +52,10 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	parts := []part{
-		p.part(), watched, out.part(p), accounts.part(p), members.part(p), agents.part(), {name: "kinds", routes: kinds.Routes(p.kernel)},
+		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
+		{name: "kinds", routes: kinds.Routes(p.kernel)},
 		models.part(p), delivery.part(p, accounts), content.part(p),
-		tools.part(), execution.part(p), compatPart(p, models, agents, execution),
+		tools.part(), execution.part(p), governing.part(p), compatPart(p, models, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)
 	if err != nil {

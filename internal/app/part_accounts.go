@@ -88,6 +88,7 @@ func (a *accounts) part(p *platform) part {
 			p.onSignal(signalTenants, hint),
 			background(func(ctx context.Context) { a.tenants.Serve(ctx, hints) }),
 			background(a.usage.Serve),
+			background(a.usage.ServeEntries),
 		},
 	}
 }

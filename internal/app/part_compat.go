@@ -37,7 +37,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 		name: "compat",
 		endpoints: slices.Concat(
 			chat.Routes(), (&openai.ChatProxy{Proxy: agents.proxy}).Routes(), messages.Routes(), embeddings(models, agents).Routes(), sound.Routes(),
-			webpage.Pages{PublicURL: p.publicURL}.Routes(), webpage.Shared{Read: execution.sessions.ReadShared}.Routes(),
+			webpage.Pages{PublicURL: p.publicURL}.Routes(), webpage.Shared{Read: execution.sessions.ReadShared, PublicURL: p.publicURL}.Routes(),
 			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
 		),
 	}

@@ -60,7 +60,7 @@ func newExecution(
 		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
 		Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
 		Cursors: p.cursors, Clock: p.clock, CheckURL: p.kernel.Egress, Audit: p.audit, Quota: accounts.usage,
-		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged,
+		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged, ProviderOf: models.catalogue.ProviderOf,
 	})
 	metrics := newRunMetrics(p.metrics, tools.registry)
 	x.engine = engine.New(engine.Config{

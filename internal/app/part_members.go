@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -16,6 +17,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/notification/notificationsql"
+	"agentd/internal/edge/webpage"
 	"agentd/internal/wire/oidcclient"
 )
 
@@ -73,11 +75,17 @@ func (m *members) connect(accounts *accounts) {
 	m.people.OnRemove(m.signIn.DeleteMember)
 }
 
-func (m *members) part(p *platform) part {
+func (m *members) part(p *platform, accounts *accounts) part {
 	return part{
 		name:    "members",
 		routes:  append(m.people.Routes(), m.signIn.Routes()...),
 		workers: []worker{p.worker(signin.WorkKind, 4, m.signIn.Handle)},
+		endpoints: slices.Concat(
+			webpage.SignIn{
+				Service: m.signIn, NamesOf: accounts.identity.NamesOf, SignOut: accounts.identity.SignOut, PublicURL: p.publicURL,
+			}.Routes(),
+			webpage.Invite{Invitations: m.people, PublicURL: p.publicURL}.Routes(),
+		),
 	}
 }
 

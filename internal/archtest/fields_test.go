@@ -21,7 +21,7 @@ func TestFieldsHaveTests(t *testing.T) {
 	}
 	for i, line := range strings.Split(string(text), "\n") {
 		test, fields, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if !strings.HasPrefix(line, "  ") || test == "none" {
+		if !strings.HasPrefix(line, "  ") {
 			continue
 		}
 		if why := missing(pkgs, test); why != "" {
@@ -35,6 +35,31 @@ func TestFieldsHaveTests(t *testing.T) {
 				t.Errorf("%s:%d: no test of %s names %s", fieldsDoc, i+1, where, field)
 			}
 		}
+	}
+}
+
+// The fields of plain kinds are shown to be kept by their suite, so each of them runs it.
+func TestPlainKindsHaveTheSuite(t *testing.T) {
+	t.Parallel()
+	pkgs := tree(t)
+	suite := regexp.MustCompile(`\bresourcetest\.(Kind|Versioned)\(`)
+	checked := 0
+	var imports []string
+	for _, f := range pkgs["internal/app/kinds"].production() {
+		imports = append(imports, f.imports...)
+	}
+	for _, imported := range imports {
+		path := strings.TrimPrefix(imported, "agentd/")
+		if path == imported || strings.HasPrefix(path, "internal/base/") || strings.HasPrefix(path, "internal/kernel/") {
+			continue
+		}
+		checked++
+		if !suite.MatchString(testsOf(t, pkgs, path)) {
+			t.Errorf("no test of %s calls resourcetest.Kind or resourcetest.Versioned", path)
+		}
+	}
+	if checked == 0 {
+		t.Error("internal/app/kinds imports no kind")
 	}
 }
 

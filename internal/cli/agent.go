@@ -116,7 +116,7 @@ func (cmd *agentCreateCommand) body(inv *invocation) (map[string]jsontext.Value,
 		err = set("description", cmd.Description)
 	}
 	if cmd.Model != "" && err == nil {
-		err = set("model", modelConfig(cmd.Model))
+		err = set("model", agentfile.ModelOf(cmd.Model))
 	}
 	if cmd.Tool != nil && err == nil {
 		err = set("built_in_tools", cmd.Tool)
@@ -130,15 +130,6 @@ func (cmd *agentCreateCommand) body(inv *invocation) (map[string]jsontext.Value,
 		err = set("prompts", prompts)
 	}
 	return body, err
-}
-
-// modelConfig is what an agent says of a model that was named on the command line.
-func modelConfig(ref string) map[string]any {
-	provider := "openai_compat"
-	if strings.HasPrefix(ref, "builtin/") {
-		provider = "custom"
-	}
-	return map[string]any{"provider": provider, "model_ref": ref, "capabilities": map[string]any{}}
 }
 
 type agentListCommand struct{ listing }

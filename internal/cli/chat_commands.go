@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentd/internal/base/text"
+	"agentd/internal/cli/agentfile"
 	"agentd/internal/client"
 )
 
@@ -142,7 +143,7 @@ func (c *chat) model(rest string) error {
 		c.note("From the next message on the agent's own model answers.")
 		return nil
 	}
-	model := modelConfig(rest)
+	model := agentfile.ModelOf(rest)
 	delete(model, "capabilities")
 	if err := c.Do(c, http.MethodPut, path, map[string]any{"model_override": model}, nil); err != nil {
 		return err

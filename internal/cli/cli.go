@@ -42,7 +42,7 @@ type Deps struct {
 const (
 	exitOK       = 0
 	exitFailure  = 1 // the command failed, or its run did not complete
-	exitUsage    = 2 // the command line is invalid
+	exitUsage    = 2 // the command line is invalid, or a file to check cannot be read
 	exitDetached = 3 // the run goes on, or waits, and the command left it
 )
 
@@ -148,6 +148,9 @@ func (inv *invocation) end(err error) int {
 		return exitDetached
 	}
 	fmt.Fprintf(inv.stderr, "Error: %s\n", clean(explain(err)))
+	if _, ok := errors.AsType[unreadable](err); ok {
+		return exitUsage
+	}
 	return exitFailure
 }
 

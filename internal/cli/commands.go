@@ -89,6 +89,9 @@ type commands struct {
 		List   auditListCommand   `cmd:"" default:"withargs" help:"List the entries of the audit log, newest first."`
 		Export auditExportCommand `cmd:"" help:"Write the audit log as lines of JSON, oldest first."`
 	} `cmd:"" group:"Company" help:"The audit log: who did what."`
+	Ledger struct {
+		Verify ledgerVerifyCommand `cmd:"" help:"Check an export of the governance ledger, without a server. Exits with 1 if it is broken, and 2 if it cannot be read."`
+	} `cmd:"" group:"Company" help:"The governance ledger: what was decided under the company's rules."`
 	Whoami whoamiCommand `cmd:"" group:"Company" help:"Show whom the key belongs to, and what it may do."`
 
 	Doctor     doctorCommand     `cmd:"" group:"Help" help:"Check key, server, version, model, database, disk and clock."`

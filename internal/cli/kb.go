@@ -2,9 +2,10 @@ package cli
 
 import (
 	"bytes"
-	"encoding/base64"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -21,9 +22,12 @@ import (
 )
 
 const (
-	basesPath = "/api/v1/knowledge-bases"
-	maxFiles  = 10_000   // files of a folder
-	maxFile   = 30 << 20 // bytes of a file
+	basesPath  = "/api/v1/knowledge-bases"
+	maxFiles   = 10_000   // files of a folder
+	maxFile    = 30 << 20 // bytes of a file
+	filesPath  = "/api/v1/files"
+	maxInline  = 1 << 20          // bytes of a text that is sent in JSON
+	uploadTime = 10 * time.Minute // for a file to be sent, and again for its text to be extracted
 )
 
 // knowledgeBase is what is shown of a knowledge base.
@@ -138,7 +142,7 @@ func (cmd *kbAddCommand) Run(s *server) error {
 			return fmt.Errorf("interrupted after %d of %s; what was added stays", len(documents), plural(len(files), "file"))
 		}
 		progress.step(file)
-		d, err := s.addDocument(path, file, cmd.Name)
+		d, err := s.addDocument(path, file, cmd.Name, progress)
 		if err != nil {
 			failed++
 			d = document{Name: file, Error: explain(err)}
@@ -202,43 +206,98 @@ func collect(names []string) (files []string, err error) {
 	return files, nil
 }
 
-// addDocument adds one file: a text as it is, anything else as an upload.
-func (s *server) addDocument(base, file, name string) (document, error) {
-	if info, err := os.Stat(file); err == nil && info.Size() > maxFile {
-		return document{}, fmt.Errorf("it has %d MiB, and a file may have %d", info.Size()>>20, maxFile>>20)
+// source is where a document is read from.
+type source struct {
+	io.Reader
+
+	size  int64
+	close func() error
+}
+
+// openSource opens a file; - is the standard input. What has no size, such as a pipe, is
+// read at once.
+func (s *server) openSource(file string) (source, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return source{}, err
+		}
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return source{f, info.Size(), f.Close}, nil
+		}
+		_ = f.Close() // nothing was written
 	}
 	raw, err := s.readFile(file)
+	return source{bytes.NewReader(raw), int64(len(raw)), func() error { return nil }}, err
+}
+
+// addDocument adds one file: a short text as it is, anything else as an upload, which is
+// read as it is sent.
+func (s *server) addDocument(base, file, name string, progress *progress) (document, error) {
+	from, err := s.openSource(file)
 	if err != nil {
 		return document{}, err
 	}
-	if len(raw) == 0 {
-		return document{}, errors.New("the file is empty; a document needs some text")
-	}
+	defer func() { _ = from.close() }() // nothing was written
 	switch {
+	case from.size > maxFile:
+		return document{}, fmt.Errorf("it has %d MiB, and a file may have %d", from.size>>20, maxFile>>20)
+	case from.size == 0:
+		return document{}, errors.New("the file is empty; a document needs some text")
 	case name != "":
 	case file == "-":
 		name = "standard input.txt"
 	default:
 		name = filepath.ToSlash(file)
 	}
-	body := map[string]any{"filename": name}
-	if utf8.Valid(raw) && !packed(raw) {
-		body["content"] = string(raw)
-	} else {
-		upload := map[string]string{"data": base64.StdEncoding.EncodeToString(raw), "filename": filepath.Base(name)}
-		if kind := mime.TypeByExtension(filepath.Ext(name)); kind != "" {
-			upload["mime_type"] = kind
-		}
-		var uploaded struct {
-			FileID string `json:"file_id"`
-		}
-		if err := s.Do(s, http.MethodPost, "/api/v1/files", upload, &uploaded); err != nil {
-			return document{}, err
-		}
-		body["file_id"] = uploaded.FileID
+	head, err := io.ReadAll(io.LimitReader(from, maxInline))
+	if err != nil {
+		return document{}, err
 	}
-	made, err := call[document](s, http.MethodPost, base+"/documents", body)
-	return made.Value, err
+	body := map[string]any{"filename": name}
+	if int64(len(head)) == from.size && utf8.Valid(head) && !packed(head) {
+		body["content"] = string(head)
+		return s.addBody(base, body)
+	}
+	upload := client.File{
+		Name: filepath.Base(name), Type: mediaType(name, head), Size: from.size,
+		Content: progress.reading(io.MultiReader(bytes.NewReader(head), from), from.size, name),
+	}
+	var uploaded struct {
+		FileID string `json:"file_id"`
+	}
+	ctx, cancel := context.WithTimeout(s, uploadTime)
+	defer cancel()
+	if err := s.Upload(ctx, filesPath, upload, &uploaded); err != nil {
+		return document{}, err
+	}
+	body["file_id"] = uploaded.FileID
+	made, err := s.addBody(base, body)
+	if err != nil {
+		_ = s.Do(s, http.MethodDelete, client.Path(filesPath, uploaded.FileID), nil, nil) // nothing refers to it
+	}
+	return made, err
+}
+
+// addBody adds a document. The server extracts its text meanwhile, which takes long for
+// a large PDF.
+func (s *server) addBody(base string, body map[string]any) (document, error) {
+	ctx, cancel := context.WithTimeout(s, uploadTime)
+	defer cancel()
+	var made document
+	err := s.Do(ctx, http.MethodPost, base+"/documents", body, &made)
+	return made, err
+}
+
+// mediaType returns the type of a file by its name. A text keeps no other type than that
+// of a text: .ts is not always a video.
+func mediaType(name string, head []byte) string {
+	kind := mime.TypeByExtension(filepath.Ext(name))
+	isText := !packed(head) && utf8.Valid(head[:max(0, len(head)-utf8.UTFMax)]) // a rune may be cut at the end
+	if kind == "" || isText && !strings.HasPrefix(kind, "text/") {
+		return "application/octet-stream"
+	}
+	return kind
 }
 
 // packed reports whether a file is a PDF or an archive such as DOCX, which is no text

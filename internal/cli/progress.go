@@ -1,6 +1,9 @@
 package cli
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+)
 
 // progress shows on a terminal how far long work has come, on one line that is
 // written over and over.
@@ -19,8 +22,13 @@ func (p *progress) step(what string) {
 	if !p.inv.stderrTerminal || p.total < 2 {
 		return
 	}
+	p.show(fmt.Sprintf("%d of %d: %s", p.done, p.total, cutWidth(oneLine(what), 60)))
+}
+
+// show shows a line in place of the last one.
+func (p *progress) show(line string) {
 	p.end()
-	fmt.Fprintf(p.inv.stderr, "%d of %d: %s", p.done, p.total, cutWidth(oneLine(what), 60))
+	fmt.Fprint(p.inv.stderr, line)
 	p.shown = true
 }
 
@@ -30,4 +38,34 @@ func (p *progress) end() {
 		fmt.Fprint(p.inv.stderr, "\r\x1b[K")
 		p.shown = false
 	}
+}
+
+// reading shows how much of a file was read by whoever reads it from the answer.
+func (p *progress) reading(from io.Reader, size int64, what string) io.Reader {
+	if !p.inv.stderrTerminal {
+		return from
+	}
+	return &watchedReader{from: from, size: size, what: what, progress: p, percent: -1}
+}
+
+// watchedReader is a file whose progress is shown.
+type watchedReader struct {
+	from     io.Reader
+	size     int64
+	what     string
+	progress *progress
+
+	read    int64
+	percent int64 // as it was shown last
+}
+
+// Read implements io.Reader.
+func (r *watchedReader) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	r.read += int64(n)
+	if percent := r.read * 100 / r.size; percent != r.percent {
+		r.percent = percent
+		r.progress.show(fmt.Sprintf("%3d %% of %d MiB: %s", percent, r.size>>20, cutWidth(oneLine(r.what), 50)))
+	}
+	return n, err
 }

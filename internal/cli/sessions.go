@@ -43,6 +43,10 @@ type message struct {
 	Role      string         `json:"role"`
 	Content   jsontext.Value `json:"content"`
 	Timestamp time.Time      `json:"timestamp"`
+	ToolCalls []struct {
+		Name  string `json:"name"`
+		Input string `json:"input"`
+	} `json:"tool_calls"`
 }
 
 type sessionsListCommand struct {
@@ -153,7 +157,12 @@ func (s *server) showHistory(sessionID string) error {
 	for i, doc := range docs {
 		m := doc.Value
 		s.say("%d  %s, %s", i, m.Role, formatTime(s.now(), m.Timestamp))
-		s.say("   %s", strings.ReplaceAll(strings.TrimSpace(content(m.Content)), "\n", "\n   "))
+		if said := strings.TrimSpace(content(m.Content)); said != "" || len(m.ToolCalls) == 0 {
+			s.say("   %s", strings.ReplaceAll(said, "\n", "\n   "))
+		}
+		for _, call := range m.ToolCalls {
+			s.say("   → %s %s", oneLine(call.Name), oneLine(call.Input))
+		}
 	}
 	return nil
 }

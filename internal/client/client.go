@@ -91,8 +91,9 @@ func (d *Doc[T]) UnmarshalJSON(text []byte) error {
 }
 
 // Do sends a request and reads its answer into out, which may be nil. path begins
-// with /api/v1 and may have a query; body is nil or becomes JSON. Errors: *Problem
-// where the server refused, *Unreachable where it did not answer.
+// with /api/v1 and may have a query; body is nil or becomes JSON. It waits for
+// half a minute unless ctx has a deadline. Errors: *Problem where the server refused,
+// *Unreachable where it did not answer.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
 	var content io.Reader
 	if body != nil {
@@ -102,12 +103,20 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any) err
 		}
 		content = bytes.NewReader(text)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
+	if _, set := ctx.Deadline(); !set {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, answerTime)
+		defer cancel()
+	}
 	res, err := c.Send(ctx, method, path, content, nil)
 	if err != nil {
 		return err
 	}
+	return c.read(res, out)
+}
+
+// read reads an answer into out, which may be nil.
+func (c *Client) read(res *http.Response, out any) error {
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, answerSize))
 	if err != nil {
@@ -138,6 +147,9 @@ func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, 
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if known, ok := body.(sized); ok {
+		req.ContentLength = known.size
 	}
 	if !c.key.Empty() {
 		req.Header.Set("Authorization", "Bearer "+c.key.Reveal())

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -47,6 +48,8 @@ import (
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/session"
 	"agentd/internal/goldentest"
+	"agentd/internal/governance/constitution"
+	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
@@ -99,6 +102,8 @@ func routes(t *testing.T) []route.Route {
 		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
+		ledger.New(ledger.Deps{}).Routes(),
+		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
 		kinds.Routes(kernel),
 	)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -47,16 +48,9 @@ func (v invites) acceptByLink(ctx context.Context, who authz.Caller, in *acceptI
 		return nil, fault.BadFields(fault.Field{Field: "name", Message: message})
 	}
 	return withAnswer(ctx, v.db, func(tx txn.Tx) (*route.Reply, error) {
-		tenantID, err := v.store.GetInviteTenantTx(tx, in.InviteID)
-		if err != nil {
-			return nil, notFound(err, "invite")
-		}
-		t, i, err := v.locked(tx, tenantID, in.InviteID)
+		t, i, err := v.byLink(tx, in.InviteID, in.Body.Token)
 		if err != nil {
 			return nil, err
-		}
-		if !i.matches(in.Body.Token) {
-			return nil, fault.New(fault.Forbidden, "", "This link is not valid for the invite; a newer link may have been sent.")
 		}
 		m := newMember(t.TenantID, i.Email, i.Role, v.clock)
 		m.Verified = i.Mailed
@@ -69,6 +63,59 @@ func (v invites) acceptByLink(ctx context.Context, who authz.Caller, in *acceptI
 		}
 		return v.welcome(tx, who, i, m, joined)
 	})
+}
+
+// byLink returns the invite of a link, with its locked tenant.
+func (v invites) byLink(tx txn.Tx, inviteID, token string) (Tenant, Invite, error) {
+	tenantID, err := v.store.GetInviteTenantTx(tx, inviteID)
+	if err != nil {
+		return Tenant{}, Invite{}, notFound(err, "invite")
+	}
+	t, i, err := v.locked(tx, tenantID, inviteID)
+	if err == nil && !i.matches(token) {
+		err = fault.New(fault.Forbidden, "", "This link is not valid for the invite; a newer link may have been sent.")
+	}
+	return t, i, err
+}
+
+// Invitation is an invite as the page of its link shows it.
+type Invitation struct {
+	Company   string
+	Inviter   string // "" if they are not a member any more
+	Email     string
+	Role      authz.Role
+	ExpiresAt time.Time
+}
+
+// Invitation returns the invite of a link. Errors: those of accepting it.
+func (p *People) Invitation(ctx context.Context, inviteID, token string) (out Invitation, err error) {
+	v := p.invites
+	err = v.db.Write(ctx, func(tx txn.Tx) error {
+		t, i, err := v.byLink(tx, inviteID, token)
+		if err != nil {
+			return err
+		}
+		out = Invitation{Company: t.Name, Email: i.Email, Role: i.Role, ExpiresAt: i.ExpiresAt}
+		if inviter, err := v.store.GetMemberTx(tx, i.TenantID, i.InvitedBy); err == nil {
+			out.Inviter = inviter.Name
+		} else if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		return v.answerable(t, i)
+	})
+	return out, err
+}
+
+// Accept is POST /users/invites/{inviteId}/accept for a page. It returns the cookie of a
+// session, nil where the new member signs in with their address.
+func (p *People) Accept(ctx context.Context, who authz.Caller, inviteID, token, name string) (*route.Cookie, error) {
+	in := &acceptIn{InviteID: inviteID}
+	in.Body.Token, in.Body.Name = token, name
+	reply, err := p.invites.acceptByLink(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	return reply.Cookie, nil
 }
 
 func (v invites) welcome(tx txn.Tx, who authz.Caller, i Invite, m Member, joined Joining) (*route.Reply, error) {

@@ -103,6 +103,16 @@ func (d devices) logout(ctx context.Context, who authz.Caller, _ *nothing) (*rou
 	return answer, err
 }
 
+// SignOut ends the browser session of a caller, and returns the cookie that takes its
+// token away.
+func (s *Service) SignOut(ctx context.Context, who authz.Caller) (*route.Cookie, error) {
+	reply, err := s.devices.logout(ctx, who, nil)
+	if err != nil {
+		return nil, err
+	}
+	return reply.Cookie, nil
+}
+
 // StreamTokenMade answers POST /auth/sse-tokens.
 type StreamTokenMade struct {
 	route.Repetition

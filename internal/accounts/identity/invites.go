@@ -20,6 +20,9 @@ import (
 )
 
 const (
+	// InvitePath is the path of the page that accepts an invite.
+	InvitePath = "/invite"
+
 	inviteTime   = 7 * 24 * time.Hour
 	resendPause  = time.Minute
 	inviteSecret = 43 // letters and digits, 256 bits
@@ -123,7 +126,7 @@ func (i NewInvite) WithoutSecret() any {
 
 type inviteIn struct {
 	Body struct {
-		Email string     `json:"email" format:"email" required:"true" maxLength:"200"`
+		Email string     `json:"email" format:"email" required:"true" maxLength:"200" doc:"Address that the invitation is sent to."`
 		Role  authz.Role `json:"role" enum:"viewer,developer,admin,owner" required:"true" doc:"Not owner, and not above the inviter's own role."`
 	}
 }
@@ -222,7 +225,7 @@ func (v invites) send(tx txn.Tx, t Tenant, inviter Member, i *Invite) (link stri
 	i.Secret, i.SentAt, i.ExpiresAt = sha256.Sum256([]byte(token)), now, now.Add(inviteTime)
 	i.Mailed = v.mail != nil && v.mail.Configured()
 	q := url.Values{"tenant": {i.TenantID}, "invite": {i.InviteID}, "token": {token}}
-	link = v.publicURL() + "/invite?" + q.Encode()
+	link = v.publicURL() + InvitePath + "?" + q.Encode()
 	if !i.Mailed {
 		return link, nil
 	}
@@ -233,7 +236,7 @@ func (v invites) send(tx txn.Tx, t Tenant, inviter Member, i *Invite) (link stri
 	return "", v.mail.Send(tx, t.TenantID, mail.Message{
 		To:      i.Email,
 		Subject: "You are invited to " + t.Name,
-		Text: fmt.Sprintf("Hello,\n\n%s invites you to join %s as %s.\n\nOpen this link before %s to accept or decline:\n\n%s\n\n"+
+		Text: fmt.Sprintf("Hello,\n\n%s invites you to join %s as %s.\n\nOpen this link before %s to accept:\n\n%s\n\n"+
 			"If you did not expect this invitation, you can ignore this email.\n",
 			name, t.Name, i.Role, i.ExpiresAt.UTC().Format("2 January 2006, 15:04 MST"), link),
 	})

@@ -21,7 +21,7 @@ func (s self) routes() []route.Route {
 			Method: "GET", Path: "/api/v1/me", ID: "getMe", Tag: "Auth",
 			Summary:  "Get the caller",
 			Doc:      "The member and the tenant behind the credential of this request, and what the credential allows.",
-			HalfOpen: true,
+			HalfOpen: true, Conditional: true,
 		}, s.me),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/tenants/me", ID: "getCurrentTenant", Tag: "Tenants",
@@ -43,6 +43,9 @@ type Me struct {
 	Memberships []Membership  `json:"memberships" doc:"In all companies of the person; for a key without the scope *, only in its own."`
 }
 
+// Editable implements route.Editable.
+func (m Me) Editable() any { return m.User.Editable() }
+
 // User is the member behind a credential.
 type User struct {
 	UserID      string     `json:"user_id"`
@@ -53,6 +56,11 @@ type User struct {
 	AvatarURL   *string    `json:"avatar_url"`
 	LastLoginAt *time.Time `json:"last_login_at"`
 	CreatedAt   time.Time  `json:"created_at"`
+}
+
+// Editable implements route.Editable: what people change of themselves.
+func (u User) Editable() any {
+	return struct{ UserID, Name, AvatarURL string }{u.UserID, u.Name, orEmpty(u.AvatarURL)}
 }
 
 func shownMe(m Member) User {

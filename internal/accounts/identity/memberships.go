@@ -105,7 +105,7 @@ func (m *MembershipOf) accessible() bool {
 
 type createTenantIn struct {
 	Body struct {
-		Name string `json:"name" required:"true" maxLength:"100"`
+		Name string `json:"name" required:"true" maxLength:"100" doc:"Name of the new company, as people see it."`
 		Slug string `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens. Default: derived from the name."`
 	}
 }
@@ -244,7 +244,7 @@ func (p memberships) membership(tx txn.Tx, who authz.Caller, tenantID string) (M
 
 type switchIn struct {
 	Body struct {
-		TenantID string `json:"tenant_id" required:"true"`
+		TenantID string `json:"tenant_id" required:"true" doc:"The company to switch to; you are a member of it."`
 	}
 }
 

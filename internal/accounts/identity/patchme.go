@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 )
 
@@ -20,7 +21,7 @@ type patchMeIn struct {
 type meChange struct {
 	_ struct{} `json:"-" name:"MeUpdate"`
 
-	Name      string  `json:"name,omitzero" maxLength:"200"`
+	Name      string  `json:"name,omitzero" maxLength:"200" doc:"Your name, as other people see it."`
 	AvatarURL *string `json:"avatar_url" maxLength:"2048" doc:"URL of an image, http or https; null removes it."`
 }
 
@@ -45,6 +46,9 @@ func (p memberships) patchMe(ctx context.Context, who authz.Caller, in *patchMeI
 	return withAnswer(ctx, p.db, func(tx txn.Tx) (User, error) {
 		_, me, err := p.acting(tx, who, authz.Viewer)
 		if err != nil {
+			return User{}, err
+		}
+		if err := route.Match(tx.Context(), shownMe(me)); err != nil {
 			return User{}, err
 		}
 		if present["name"] {

@@ -8,10 +8,10 @@ import (
 	"agentd/internal/base/route"
 )
 
-// linkLimits keep the tokens of invites from being guessed, and mailLimits
+// LinkLimits keep the tokens of invites from being guessed, and mailLimits
 // bound the number of emails.
 var (
-	linkLimits = []route.Limit{{N: 10, Per: time.Minute}, {N: 60, Per: time.Hour}}
+	LinkLimits = []route.Limit{{N: 10, Per: time.Minute}, {N: 60, Per: time.Hour}}
 	mailLimits = []route.Limit{{N: 60, Per: time.Hour}}
 )
 
@@ -58,7 +58,7 @@ func (v invites) routes() []route.Route {
 			Summary: "Accept an invite by its link",
 			Doc: "For people without a key: the token of the link authenticates them. " +
 				"A person who is signed in with the invited email accepts under /me/invites.",
-			Public: true, SignIn: true, Errors: []int{403, 404, 409, 410}, Limits: linkLimits, AnswerOf: reflect.TypeFor[Joining](),
+			Public: true, SignIn: true, Errors: []int{403, 404, 409, 410}, Limits: LinkLimits, AnswerOf: reflect.TypeFor[Joining](),
 		}, v.acceptByLink),
 		route.Action(accept, v.acceptMine),
 		route.Action(with(mine("POST", "/invites/{tenantId}/{inviteId}/decline", "declineMyInvite", "Decline an invite", ""),
@@ -83,7 +83,7 @@ func (p tenantProfile) routes() []route.Route {
 
 func (p memberships) routes() []route.Route {
 	me := mine("PATCH", "", "patchMe", "Update the caller's name or picture", "Changes the caller's member record in this company.")
-	me.BodyOf, me.Tag = reflect.TypeFor[meChange](), "Auth"
+	me.BodyOf, me.Tag, me.Conditional = reflect.TypeFor[meChange](), "Auth", true
 	create := with(mine("POST", "/tenants/create", "createMyTenant", "Create a company",
 		"The caller becomes its owner and sees it among their companies when they sign in. Needs a verified email address."), 403, 409)
 	create.Status = 201

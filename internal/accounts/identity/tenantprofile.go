@@ -50,9 +50,9 @@ type patchTenantIn struct {
 type tenantChange struct {
 	_ struct{} `json:"-" name:"TenantUpdate"`
 
-	Name        string        `json:"name,omitzero" maxLength:"200"`
+	Name        string        `json:"name,omitzero" maxLength:"200" doc:"Name of the company, as people see it."`
 	Slug        string        `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens."`
-	Description *string       `json:"description" maxLength:"2000"`
+	Description *string       `json:"description" maxLength:"2000" doc:"What the company does; null removes it."`
 	LogoURL     *string       `json:"logo_url" maxLength:"2048" doc:"URL of an image, http or https; null removes it."`
 	Settings    schema.Object `json:"settings,omitzero" doc:"Merged one level deep; null removes a member. The operator's settings are ignored."`
 	Branding    schema.Object `json:"branding,omitzero" doc:"Merged one level deep; null removes a member, or the whole object."`

@@ -49,6 +49,11 @@ const (
 	// again.
 	forgetCodes = time.Hour
 
+	// SignInPath is the path of the page for signing in.
+	SignInPath = "/signin"
+	// FactorPath is the path of the page for second factors.
+	FactorPath = SignInPath + "/mfa"
+
 	// attemptCookie binds a code to the browser that asked for it.
 	attemptCookie = "svc_signin"
 )
@@ -85,7 +90,7 @@ type sealedWork struct {
 
 type requestCodeIn struct {
 	Body struct {
-		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
+		Email         string `json:"email" required:"true" format:"email" maxLength:"200" doc:"Address with which you sign in."`
 		AcceptTerms   bool   `json:"accept_terms,omitzero" doc:"Required to sign up, here or with the code."`
 		AcceptPrivacy bool   `json:"accept_privacy,omitzero" doc:"As accept_terms."`
 	}
@@ -248,7 +253,8 @@ func (s codes) text(r codeRequest) string {
 		text += "If it is not accepted, or you requested it with another browser, enter this one instead:\n\n    " +
 			r.Long[:4] + "-" + r.Long[4:8] + "-" + r.Long[8:12] + "-" + r.Long[12:] + "\n\n"
 	}
-	return text + "One of them can be used, once, within ten minutes. Do not share them with anyone who asks for them.\n" +
+	return text + "Enter it where you requested it; the page to sign in is " + s.public() + SignInPath + ".\n\n" +
+		"One of them can be used, once, within ten minutes. Do not share them with anyone who asks for them.\n" +
 		"If you did not request them, you can ignore this email.\n"
 }
 
@@ -274,7 +280,7 @@ func (s codes) decode(held work.Lease) (codeRequest, error) {
 type verifyCodeIn struct {
 	Browser string `cookie:"svc_signin"`
 	Body    struct {
-		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
+		Email         string `json:"email" required:"true" format:"email" maxLength:"200" doc:"Address with which you sign in."`
 		Code          string `json:"code" required:"true" minLength:"4" maxLength:"40" doc:"The six digits or the long code; spaces and hyphens are ignored."`
 		Attempt       string `json:"attempt,omitzero" maxLength:"100" doc:"From the response to the request, for clients without cookies."`
 		CookieOnly    bool   `json:"cookie_only,omitzero" doc:"true, from a page: the answer has no api_key."`
@@ -286,12 +292,20 @@ type verifyCodeIn struct {
 
 // verifyCode exchanges a code for a session.
 func (s codes) verifyCode(ctx context.Context, who authz.Caller, in *verifyCodeIn) (*route.Reply, error) {
-	email, err := emailIn(in.Body.Email)
+	result, err := s.enter(ctx, who, in)
 	if err != nil {
 		return nil, err
 	}
+	return result.reply()
+}
+
+// enter signs a person in with the code that they entered.
+func (s codes) enter(ctx context.Context, who authz.Caller, in *verifyCodeIn) (result login, err error) {
+	email, err := emailIn(in.Body.Email)
+	if err != nil {
+		return login{}, err
+	}
 	code := strings.ToUpper(strings.Map(dropSpace, in.Body.Code))
-	var result login
 	var rejected error
 	err = s.writer.Write(ctx, func(tx txn.Tx) error {
 		rejected = nil
@@ -311,10 +325,7 @@ func (s codes) verifyCode(ctx context.Context, who authz.Caller, in *verifyCodeI
 	if err == nil {
 		err = rejected
 	}
-	if err != nil {
-		return nil, err
-	}
-	return result.reply()
+	return result, err
 }
 
 func dropSpace(r rune) rune {

@@ -374,7 +374,7 @@ func (s *factors) verified(ctx context.Context, who authz.Caller, proof factorPr
 
 type mfaDisableIn struct {
 	Body *struct {
-		Code         string `json:"code,omitzero" maxLength:"100"`
+		Code         string `json:"code,omitzero" maxLength:"100" doc:"The six digits that the authenticator shows. Required, unless recovery_code is sent."`
 		RecoveryCode string `json:"recovery_code,omitzero" maxLength:"100" doc:"Instead of code."`
 	}
 }

@@ -359,7 +359,7 @@ func (o oauth) link(tx txn.Tx, who authz.Caller, p ConfiguredProvider, c Claims,
 
 type oauthExchangeIn struct {
 	Body struct {
-		Code     string `json:"code" required:"true" minLength:"1" maxLength:"200"`
+		Code     string `json:"code" required:"true" minLength:"1" maxLength:"200" doc:"The code of the address to which the provider's page returned. It is valid once."`
 		Verifier string `json:"code_verifier" required:"true" minLength:"43" maxLength:"128" doc:"The text whose SHA-256 was the app_code_challenge."`
 
 		CookieOnly bool `json:"cookie_only,omitzero" doc:"true, from a page: the answer has no api_key."`

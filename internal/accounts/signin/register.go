@@ -19,8 +19,11 @@ import (
 const (
 	registerLife   = 24 * time.Hour
 	registerCookie = "svc_register"
-	// VerifyPath is the path of the link in the email.
+	// VerifyPath is the path of the operation that completes a registration.
 	VerifyPath = "/api/v1/verify-email"
+	// ConfirmPath is the path of the page that does so, to which the link in the email
+	// leads. Programs send its token to VerifyPath.
+	ConfirmPath = "/verify-email"
 )
 
 // registrations signs people up with a link that is sent by email.
@@ -44,7 +47,7 @@ type registration struct {
 
 type registerIn struct {
 	Body struct {
-		Email         string `json:"email" required:"true" format:"email" maxLength:"200"`
+		Email         string `json:"email" required:"true" format:"email" maxLength:"200" doc:"Address that the code is sent to, and with which you sign in."`
 		Name          string `json:"name,omitzero" maxLength:"200" doc:"Name of the new company. Default: the part of the address before the @."`
 		AcceptTerms   bool   `json:"accept_terms" required:"true" doc:"Must be true."`
 		AcceptPrivacy bool   `json:"accept_privacy" required:"true" doc:"Must be true."`
@@ -111,14 +114,14 @@ func (r registrations) message(email, token string, known bool) mail.Message {
 	if known {
 		m.Subject = "You already have an account"
 		m.Text = "Someone, perhaps you, tried to register this address at " + r.public() + ".\n" +
-			"It already has an account there: request a sign-in code to sign in.\n" +
+			"It already has an account there. Sign in with it:\n\n" + r.public() + SignInPath + "\n\n" +
 			"If it was not you, you can ignore this email.\n"
 		return m
 	}
 	m.Subject = "Confirm your address"
 	m.Text = "To complete your registration at " + r.public() +
 		", open this link within 24 hours, in the browser that you registered with:\n\n" +
-		r.public() + VerifyPath + "?token=" + token + "\n\n" +
+		r.public() + ConfirmPath + "?token=" + token + "\n\n" +
 		"If you did not register, you can ignore this email.\n"
 	return m
 }

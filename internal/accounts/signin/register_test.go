@@ -23,7 +23,7 @@ func registering(email string) object {
 func (b *bench) token(email string) string {
 	b.t.Helper()
 	text := b.letter(email).Text
-	_, rest, found := strings.Cut(text, public+signin.VerifyPath+"?token=")
+	_, rest, found := strings.Cut(text, public+signin.ConfirmPath+"?token=")
 	if !found {
 		b.t.Fatalf("no link in %s", text)
 	}

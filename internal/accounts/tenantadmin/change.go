@@ -34,10 +34,10 @@ var slugLetters = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 type Creation struct {
 	_ struct{} `json:"-" name:"AdminTenantCreate"`
 
-	Name       string        `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Name       string        `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the company, as people see it."`
 	Slug       string        `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens. Default: derived from the name."`
 	Plan       string        `json:"plan,omitzero" maxLength:"100" doc:"ID of a plan. Default: the default plan."`
-	Settings   schema.Object `json:"settings,omitzero"`
+	Settings   schema.Object `json:"settings,omitzero" doc:"The company's settings, by name."`
 	OwnerEmail string        `json:"owner_email,omitzero" maxLength:"254" doc:"Email with which the first owner signs in."`
 	OwnerKey   *bool         `json:"owner_key,omitzero" doc:"Whether to create a key for the owner. Default: true. Without a key owner_email is required."`
 }
@@ -122,9 +122,9 @@ func (s *Service) invalidChoices(slug, plan string) (invalid []fault.Field) {
 type Change struct {
 	_ struct{} `json:"-" name:"AdminTenantUpdate"`
 
-	Name     *string       `json:"name,omitzero" minLength:"1" maxLength:"200"`
-	Slug     *string       `json:"slug,omitzero" minLength:"1" maxLength:"64"`
-	Plan     *string       `json:"plan,omitzero" minLength:"1" maxLength:"100"`
+	Name     *string       `json:"name,omitzero" minLength:"1" maxLength:"200" doc:"Name of the company, as people see it."`
+	Slug     *string       `json:"slug,omitzero" minLength:"1" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens; no other company has it."`
+	Plan     *string       `json:"plan,omitzero" minLength:"1" maxLength:"100" doc:"ID of a plan."`
 	Settings schema.Object `json:"settings,omitzero" doc:"Merged into the settings; null removes a member."`
 }
 
@@ -207,6 +207,15 @@ func (t *Tenant) hold(c SettingsChange) error {
 	return err
 }
 
+func settingsOf(t Tenant) (a SettingsAnswer) {
+	a.TenantID, a.Settings.PurgeProtection, a.Settings.EgressAllowlist = t.TenantID, t.PurgeProtection, t.EgressAllowlist
+	a.Settings.LegalHold, a.Settings.MaxRetention = t.held().LegalHold, t.held().MaxRetention
+	if a.Settings.EgressAllowlist == nil {
+		a.Settings.EgressAllowlist = []string{}
+	}
+	return a
+}
+
 // Configure changes the operator's settings of a tenant. Errors: fault.NotFound;
 // fault.Invalid, naming the entry of a list.
 func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c SettingsChange) (SettingsAnswer, error) {
@@ -215,15 +224,7 @@ func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c 
 			return SettingsAnswer{}, fault.BadFields(invalid...)
 		}
 	}
-	answer := func(t Tenant) (a SettingsAnswer) {
-		a.TenantID, a.Settings.PurgeProtection, a.Settings.EgressAllowlist = t.TenantID, t.PurgeProtection, t.EgressAllowlist
-		a.Settings.LegalHold, a.Settings.MaxRetention = t.held().LegalHold, t.held().MaxRetention
-		if a.Settings.EgressAllowlist == nil {
-			a.Settings.EgressAllowlist = []string{}
-		}
-		return a
-	}
-	return change(ctx, s, who, id, "settings_updated", answer, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
+	return change(ctx, s, who, id, "settings_updated", settingsOf, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
 		if err := t.hold(c); err != nil {
 			return nil, err
 		}
@@ -249,6 +250,9 @@ func change[A any](
 	err = s.DB.Write(ctx, func(tx txn.Tx) error {
 		t, err := s.Store.LockTx(tx, id)
 		if err != nil {
+			return err
+		}
+		if err := route.Match(tx.Context(), answer(s.shown(t))); err != nil {
 			return err
 		}
 		details, err := do(tx, &t)

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/accounts/identity"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/work"
 )
@@ -87,12 +88,18 @@ func (s *Service) purge(ctx context.Context, who authz.Caller, id, confirm strin
 	}
 	answer := PurgeAnswer{TenantID: id, DryRun: dryRun, Purged: !dryRun}
 	if dryRun {
+		if err := route.Match(ctx, t); err != nil {
+			return PurgeAnswer{}, err
+		}
 		answer.Counts, err = s.counts(ctx, id)
 		return answer, err
 	}
 	err = s.DB.Write(ctx, func(tx txn.Tx) error {
 		t, err := s.Store.LockTx(tx, id)
 		if err != nil {
+			return err
+		}
+		if err := route.Match(tx.Context(), t); err != nil {
 			return err
 		}
 		if err := purgeable(t, confirm); err != nil {

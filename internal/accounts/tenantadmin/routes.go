@@ -49,7 +49,7 @@ type suspendIn struct {
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantSuspend"`
 
-		Reason string `json:"reason,omitzero" maxLength:"2000"`
+		Reason string `json:"reason,omitzero" maxLength:"2000" doc:"Why, for operators; kept in the audit log."`
 	}
 }
 
@@ -72,8 +72,8 @@ type purgeIn struct {
 	Body     struct {
 		_ struct{} `json:"-" name:"AdminTenantPurge"`
 
-		Confirm string `json:"confirm,omitzero" maxLength:"200"`
-		DryRun  bool   `json:"dry_run,omitzero"`
+		Confirm string `json:"confirm,omitzero" maxLength:"200" doc:"The id, name or slug of the company, so that no other is purged by mistake. Required, here or in the query."`
+		DryRun  bool   `json:"dry_run,omitzero" doc:"Only count what would be deleted. Default: false."`
 	}
 }
 
@@ -111,19 +111,25 @@ func (s *Service) Routes() []route.Route {
 		"The company is inaccessible as soon as this request succeeds. Its data is deleted in the background; "+
 			"the audit log records when that is done. This cannot be undone.", 404, 409, 422)
 	purge.Optional = true
+	get := row("GET", one, "getTenant", "Get a company", "", 404)
+	update := row("PATCH", one, "updateAdminTenant", "Update a company", "", 404, 409)
+	getSettings := row("GET", one+"/settings", "getTenantSettings", "Get the operator's settings of a company", "", 404)
+	setSettings := row("PATCH", one+"/settings", "updateTenantSettings", "Change the operator's settings of a company",
+		"Absent settings stay. They hold on all nodes within 2 seconds.", 404, 422)
+	for _, r := range []*route.Row{&get, &update, &purge, &getSettings, &setSettings} {
+		r.Conditional = true
+	}
 	routes := []route.Route{
 		route.Action(row("GET", "", "listTenants", "List companies, newest first", "", 422), s.list),
 		route.Action(create, func(ctx context.Context, who authz.Caller, in *createIn) (Created, error) {
 			return s.Create(ctx, who, in.Body)
 		}),
-		route.Action(row("GET", one, "getTenant", "Get a company", "", 404),
-			func(ctx context.Context, _ authz.Caller, in *tenantIn) (Tenant, error) {
-				return s.Get(ctx, in.TenantID)
-			}),
-		route.Action(row("PATCH", one, "updateAdminTenant", "Update a company", "", 404, 409),
-			func(ctx context.Context, who authz.Caller, in *changeIn) (Tenant, error) {
-				return s.Update(ctx, who, in.TenantID, in.Body)
-			}),
+		route.Action(get, func(ctx context.Context, _ authz.Caller, in *tenantIn) (Tenant, error) {
+			return s.Get(ctx, in.TenantID)
+		}),
+		route.Action(update, func(ctx context.Context, who authz.Caller, in *changeIn) (Tenant, error) {
+			return s.Update(ctx, who, in.TenantID, in.Body)
+		}),
 		route.Action(purge, func(ctx context.Context, who authz.Caller, in *purgeIn) (PurgeAnswer, error) {
 			return s.Purge(ctx, who, in.TenantID, cmp.Or(in.Confirm, in.Body.Confirm), in.DryRun || in.Body.DryRun)
 		}),
@@ -134,13 +140,15 @@ func (s *Service) Routes() []route.Route {
 			func(ctx context.Context, who authz.Caller, in *tenantIn) (Reactivation, error) {
 				return s.Reactivate(ctx, who, in.TenantID)
 			}),
-		route.Action(row("PATCH", one+"/settings", "updateTenantSettings", "Change the operator's settings of a company",
-			"Absent settings stay. They hold on all nodes within 2 seconds.", 404, 422),
-			func(ctx context.Context, who authz.Caller, in *settingsIn) (SettingsAnswer, error) {
-				return s.Configure(ctx, who, in.TenantID, SettingsChange{
-					in.Body.PurgeProtection, in.Body.EgressAllowlist, in.Body.LegalHold, in.Body.MaxRetention,
-				})
-			}),
+		route.Action(getSettings, func(ctx context.Context, _ authz.Caller, in *tenantIn) (SettingsAnswer, error) {
+			t, err := s.Get(ctx, in.TenantID)
+			return settingsOf(t), err
+		}),
+		route.Action(setSettings, func(ctx context.Context, who authz.Caller, in *settingsIn) (SettingsAnswer, error) {
+			return s.Configure(ctx, who, in.TenantID, SettingsChange{
+				in.Body.PurgeProtection, in.Body.EgressAllowlist, in.Body.LegalHold, in.Body.MaxRetention,
+			})
+		}),
 		route.Action(route.Row{
 			Method: "POST", Path: "/api/v1/bootstrap", ID: "bootstrap", Tag: "Admin", Public: true, Status: 201, Errors: []int{409},
 			Summary: "Create the first company",

@@ -54,6 +54,15 @@ type Tenant struct {
 	UpdatedAt        time.Time       `json:"updated_at" required:"true"`
 }
 
+// Editable implements route.Editable: what the operator and the owner change, without
+// the settings that have a row of their own.
+func (t Tenant) Editable() any {
+	return struct {
+		TenantID, Name, Slug, Plan string
+		Settings                   schema.Object
+	}{t.TenantID, t.Name, t.Slug, t.Plan, t.Settings}
+}
+
 // Filter selects tenants; see sqldb.Filter.
 type Filter struct {
 	Status identity.Status `query:"status" enum:"active,suspended" doc:"Only companies in this state." filter:"t.status = ?" index:"primary key"`

@@ -75,7 +75,7 @@ type newBudget struct {
 	LimitUSD float64 `json:"limit_usd" required:"true" exclusiveMinimum:"0" maximum:"1000000000" doc:"US dollars for model calls per period, by the catalogue's prices."`
 	Soft     float64 `json:"soft_threshold" default:"0.8" exclusiveMinimum:"0" maximum:"1" doc:"The share at which admins are notified."`
 	Hard     float64 `json:"hard_threshold" default:"1" exclusiveMinimum:"0" maximum:"1" doc:"The share at which runs and model calls are refused."`
-	Period   Period  `json:"period" enum:"monthly,weekly,daily" default:"monthly"`
+	Period   Period  `json:"period" enum:"monthly,weekly,daily" default:"monthly" doc:"When the sum begins again: on the first of the month, on Monday, or every day, in UTC."`
 }
 
 // BudgetAnswer is a budget with its current status.

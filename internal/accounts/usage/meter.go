@@ -22,6 +22,8 @@ type meter struct {
 	clock   clock.Clock
 	logger  *slog.Logger
 	outbox  resource.Outbox
+
+	appended func() // called after a commit that left entries
 }
 
 // AllowRun implements quota.Meter.
@@ -94,8 +96,12 @@ func (s *meter) Count(tenant string, uses ...quota.Use) txn.Op {
 		}
 		now := s.clock.Now()
 		month, day := monthOf(now), dayOf(now)
-		m, d, err := s.store.IncrementTx(tx, tenant, month, day, uses, v.bounded())
-		if err != nil || !v.bounded() {
+		if !v.bounded() {
+			tx.AfterCommit(s.appended)
+			return s.store.AppendTx(tx, tenant, day, uses)
+		}
+		m, d, err := s.store.IncrementTx(tx, tenant, month, day, uses)
+		if err != nil {
 			return err
 		}
 		if limit := v.plan.Limits.RunsPerMonth; runs > 0 && limit != nil && m.Runs > *limit {

@@ -4,16 +4,20 @@
 //
 // # Accuracy
 //
-// Usage is counted in the transaction that consumes it, so that counters are
-// correct across crashes and nodes. Runs and things are refused in that same
-// transaction, so a limit is never exceeded. Model and tool calls are checked
+// Usage is recorded in the transaction that consumes it, so that counters are
+// correct across crashes and nodes. For a tenant without limits the transaction
+// appends entries, which the aggregator adds to the counters later and which all
+// reports include, so that transactions do not wait for one another. For a tenant
+// with limits it adds to the counters itself: runs and things are refused in that
+// same transaction, so a limit is never exceeded. Model and tool calls are checked
 // before the call, when its usage is not known: calls in progress when a limit is
 // reached exceed it, and so do calls that other nodes start within a second.
 //
 // # Lock order
 //
 // A transaction that counts locks the tenant's counters last; after that it only
-// adds rows of its own. This is why people are notified of a threshold by work
+// adds rows of its own. The aggregator locks counters of several tenants, in the
+// order of their ids. This is why people are notified of a threshold by work
 // that the transaction enqueues, and not in the transaction.
 package usage
 
@@ -32,6 +36,11 @@ import (
 // Totals are a tenant's usage in a period, of everything that can be limited.
 type Totals struct {
 	Runs, Tokens, ToolCalls, CostNano int64
+}
+
+// Plus adds totals.
+func (t Totals) Plus(o Totals) Totals {
+	return Totals{t.Runs + o.Runs, t.Tokens + o.Tokens, t.ToolCalls + o.ToolCalls, t.CostNano + o.CostNano}
 }
 
 // Terms decide how much a tenant may use.
@@ -59,8 +68,14 @@ type Store interface {
 	// GetTerms reads the plan and the budget.
 	GetTerms(ctx context.Context, tx txn.Tx, tenant string) (Terms, error)
 	// IncrementTx adds uses to the totals of a month and a day, and returns these
-	// totals if want is set. It locks the tenant's counters until commit.
-	IncrementTx(tx txn.Tx, tenant string, month, day string, uses []quota.Use, want bool) (m, d Totals, err error)
+	// totals. It locks the tenant's counters until commit.
+	IncrementTx(tx txn.Tx, tenant string, month, day string, uses []quota.Use) (m, d Totals, err error)
+	// AppendTx records uses of a day without a lock. All methods that return usage
+	// include them.
+	AppendTx(tx txn.Tx, tenant, day string, uses []quota.Use) error
+	// SettleTx moves up to limit records of AppendTx, of all tenants, to the
+	// counters, and returns how many. Several nodes may do it at the same time.
+	SettleTx(tx txn.Tx, limit int) (int, error)
 	// IncrementRequestsTx adds to the requests of periods, which ListTotals
 	// returns as Runs.
 	IncrementRequestsTx(tx txn.Tx, tenant string, requests map[string]int64) error
@@ -104,6 +119,7 @@ type Deps struct {
 type Service struct {
 	*meter
 	*proxyMeter
+	*aggregator
 
 	allPlans *quota.Plans
 	tenants  *tenantCache
@@ -120,13 +136,16 @@ var (
 // New returns a service.
 func New(d Deps) *Service {
 	tenants := &tenantCache{plans: d.Plans, store: d.Store, clock: d.Clock, logger: d.Logger, states: newStates()}
-	counts := &meter{tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger, outbox: d.Outbox}
+	sums := &aggregator{store: d.Store, writer: d.Writer, logger: d.Logger, some: make(chan struct{}, 1)}
+	counts := &meter{
+		appended: sums.wake, tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger, outbox: d.Outbox,
+	}
 	proxy := &proxyMeter{
 		tenants: tenants, meter: counts, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger,
 		pending: pendingUses{some: make(chan struct{}, 1)},
 	}
 	return &Service{
-		meter: counts, proxyMeter: proxy, allPlans: d.Plans, tenants: tenants,
+		meter: counts, proxyMeter: proxy, aggregator: sums, allPlans: d.Plans, tenants: tenants,
 		budgets: budgets{tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, audit: d.Audit},
 		reports: reports{tenants: tenants, meter: counts, proxy: proxy, plans: d.Plans, store: d.Store, clock: d.Clock},
 	}

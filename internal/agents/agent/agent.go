@@ -39,7 +39,7 @@ const (
 // they came, with members that are not in their type; the parts that act on them
 // read them. The tag group names the part of a form that a field belongs to.
 type Config struct {
-	Name        string       `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics"`
+	Name        string       `json:"name" required:"true" minLength:"1" maxLength:"200" group:"basics" doc:"Name of the agent, as people see it."`
 	Description string       `json:"description" group:"basics" doc:"What it does, for people and for the agents that may delegate to it."`
 	Model       ModelConfig  `json:"model" group:"model" doc:"Which model it uses. Left out: the deployment's default model."`
 	Fallback    *ModelConfig `json:"fallback_model" group:"model" doc:"Used where the model fails before it answered anything."`
@@ -50,7 +50,7 @@ type Config struct {
 
 	ModelRetry   *ModelRetry                       `json:"model_retry" merge:"1" group:"model" advanced:"true" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
 	Settings     schema.NullableOf[model.Settings] `json:"model_settings" merge:"1" group:"model" doc:"How its model answers. Messages and runs may set others, which take precedence member by member."`
-	Prompts      Prompts                           `json:"prompts" group:"basics"`
+	Prompts      Prompts                           `json:"prompts" group:"basics" doc:"What the model is told before the conversation."`
 	MCP          schema.ObjectOf[mcp.Field]        `json:"mcp" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
 	Policies     schema.ObjectOf[Policies]         `json:"policies" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
 	Skills       []schema.ObjectOf[Skill]          `json:"skills" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
@@ -91,7 +91,7 @@ type Config struct {
 type ModelConfig struct {
 	_ struct{} `json:"-" name:"AgentModelConfig"`
 
-	Provider     string        `json:"provider" required:"true" enum:"openai_compat,custom"`
+	Provider     string        `json:"provider" required:"true" enum:"openai_compat,custom" doc:"openai_compat: a model of the catalogue, or of endpoint_url; custom: a model of endpoint_url, or a builtin one."`
 	ModelRef     string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300" doc:"A name that the endpoint knows, or <provider>/<model> of the catalogue."`
 	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri" doc:"An own OpenAI-compatible endpoint, up to and with /v1. Left out: the deployment's."`
 	APIKeyRef    string        `json:"api_key_ref,omitzero" doc:"Names a key that the company keeps (PUT /api/v1/llm-credentials/{provider}); never the key itself. It is used only for the endpoint that it was stored for."`
@@ -119,8 +119,8 @@ type Limits struct {
 	_ struct{} `json:"-" name:"ResourceLimits"`
 
 	MaxDurationMS   *int64   `json:"max_duration_ms,omitzero" nullable:"true" minimum:"0" doc:"Milliseconds, without the time that it waits for people."`
-	MaxSteps        *int64   `json:"max_steps,omitzero" nullable:"true" minimum:"0"`
-	MaxToolCalls    *int64   `json:"max_tool_calls,omitzero" nullable:"true" minimum:"0"`
+	MaxSteps        *int64   `json:"max_steps,omitzero" nullable:"true" minimum:"0" doc:"Steps of a run: model calls and tool calls. Default: 200."`
+	MaxToolCalls    *int64   `json:"max_tool_calls,omitzero" nullable:"true" minimum:"0" doc:"Tool calls of a run. Default: no limit."`
 	MaxTokensPerRun *int64   `json:"max_tokens_per_run,omitzero" nullable:"true" minimum:"0" doc:"Tokens read and written."`
 	MaxCostUSD      *float64 `json:"max_cost_usd,omitzero" nullable:"true" minimum:"0" doc:"0 is no limit."`
 }

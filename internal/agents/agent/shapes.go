@@ -26,7 +26,7 @@ type Policies struct {
 type ToolApproval struct {
 	_ struct{} `json:"-" name:"AgentToolApproval"`
 
-	Tool      string `json:"tool_name,omitzero" required:"true" minLength:"1" maxLength:"200"`
+	Tool      string `json:"tool_name,omitzero" required:"true" minLength:"1" maxLength:"200" doc:"Name of the tool."`
 	Approval  string `json:"approval,omitzero" required:"true" enum:"always,never,when" doc:"Whether calls wait: always, never, or when the condition holds."`
 	Condition string `json:"condition,omitzero" doc:"Of approval when: a CEL expression on the variable arguments."`
 }
@@ -35,7 +35,7 @@ type ToolApproval struct {
 type ToolOverride struct {
 	_ struct{} `json:"-" name:"AgentToolOverride"`
 
-	Tool  string `json:"tool_name,omitzero" required:"true" minLength:"1" maxLength:"200"`
+	Tool  string `json:"tool_name,omitzero" required:"true" minLength:"1" maxLength:"200" doc:"Name of the tool."`
 	Trust string `json:"trust_level,omitzero" required:"true" enum:"always_allow,ask_first,never_allow" doc:"Calls are made without asking, wait for a person's approval, or the tool is not offered to the model."`
 }
 
@@ -50,7 +50,7 @@ const (
 type Autonomy struct {
 	_ struct{} `json:"-" name:"AgentAutonomy"`
 
-	Level string `json:"level,omitzero" required:"true" enum:"manual,approve_risky,full_auto"`
+	Level string `json:"level,omitzero" required:"true" enum:"manual,approve_risky,full_auto" doc:"manual: a person approves every action; approve_risky: the risky ones; full_auto: none."`
 }
 
 // Thinking is how a reasoning model thinks.
@@ -108,62 +108,46 @@ type CoreMemory struct {
 type CoreBlock struct {
 	_ struct{} `json:"-" name:"AgentCoreBlock"`
 
-	Label          string `json:"label,omitzero" required:"true" pattern:"^[a-zA-Z0-9_.-]{1,64}$"`
+	Label          string `json:"label,omitzero" required:"true" pattern:"^[a-zA-Z0-9_.-]{1,64}$" doc:"Name of the block, by which the agent reads and writes it."`
 	InitialContent string `json:"initial_content,omitzero" nullable:"true" doc:"Its text until it is written."`
 	Content        string `json:"content,omitzero" nullable:"true" doc:"Another name for initial_content, and goes before it."`
 	MaxTokens      int64  `json:"max_tokens,omitzero" nullable:"true" doc:"Default: 500."`
-}
-
-// Schedule is when an agent runs by itself. The part that runs schedules has the
-// same fields, and checks them.
-type Schedule struct {
-	_ struct{} `json:"-" name:"AgentSchedule"`
-
-	Cron             string        `json:"cron,omitzero" required:"true" minLength:"1" maxLength:"200" doc:"When: minute, hour, day of the month, month and day of the week."`
-	Enabled          bool          `json:"enabled,omitzero" default:"true" doc:"Whether it fires at all."`
-	Input            schema.Object `json:"input,omitzero" doc:"Input of the runs. Without a message, a default one says that the schedule started the run."`
-	Timezone         string        `json:"timezone,omitzero" default:"UTC" minLength:"1" maxLength:"64" doc:"IANA name of the time zone that cron is read in."`
-	MaxConcurrent    int           `json:"max_concurrent_scheduled,omitzero" default:"1" minimum:"1" maximum:"100" doc:"Fires are skipped while this many of its runs have not ended."`
-	OnFailure        string        `json:"on_failure,omitzero" enum:"continue,pause,alert,retry_next,pause_schedule,notify" default:"continue" doc:"After a failed run: continue, pause the schedule, or send an alert. Also accepted: retry_next, pause_schedule and notify."`
-	AutonomousMode   bool          `json:"autonomous_mode,omitzero" default:"false" doc:"Runs get reflection_prompt as their message instead of input."`
-	ReflectionPrompt string        `json:"reflection_prompt,omitzero" maxLength:"20000" doc:"The message of the runs of an autonomous agent."`
-	Misfire          string        `json:"misfire,omitzero" enum:"once,skip" default:"once" doc:"Missed fires: run the newest once if it is less than a day old, or skip them."`
 }
 
 // Skill is something that an agent can do.
 type Skill struct {
 	_ struct{} `json:"-" name:"AgentSkill"`
 
-	ID           string   `json:"id,omitzero" maxLength:"200"`
-	Name         string   `json:"name,omitzero" maxLength:"200"`
-	Description  string   `json:"description,omitzero" maxLength:"4000"`
-	Instructions string   `json:"instructions,omitzero" maxLength:"200000"`
-	AllowedTools []string `json:"allowed_tools,omitzero"`
-	Tags         []string `json:"tags,omitzero"`
-	Examples     []string `json:"examples,omitzero"`
+	ID           string   `json:"id,omitzero" maxLength:"200" doc:"Identifier of the skill, of your choice."`
+	Name         string   `json:"name,omitzero" maxLength:"200" doc:"Name of the skill, as people see it."`
+	Description  string   `json:"description,omitzero" maxLength:"4000" doc:"What the skill is for."`
+	Instructions string   `json:"instructions,omitzero" maxLength:"200000" doc:"How the agent does it."`
+	AllowedTools []string `json:"allowed_tools,omitzero" doc:"Names of the tools that the skill needs."`
+	Tags         []string `json:"tags,omitzero" doc:"Words by which people find the skill."`
+	Examples     []string `json:"examples,omitzero" doc:"Requests that the skill answers."`
 }
 
 // PublicConfig is how an agent talks with visitors.
 type PublicConfig struct {
 	_ struct{} `json:"-" name:"AgentPublicConfig"`
 
-	Enabled            bool     `json:"enabled" required:"true"`
-	SystemPrompt       string   `json:"system_prompt,omitzero" maxLength:"200000"`
-	Greeting           string   `json:"greeting,omitzero" maxLength:"10000"`
-	AllowedTools       []string `json:"allowed_tools,omitzero" maxItems:"200"`
-	SessionMessages    *int64   `json:"max_messages_per_session,omitzero" nullable:"true" minimum:"1"`
-	Sessions           *int64   `json:"max_concurrent_sessions,omitzero" nullable:"true" minimum:"1"`
-	SessionsPerAddress *int64   `json:"rate_limit_sessions_per_ip,omitzero" nullable:"true" minimum:"1"`
-	MessagesPerMinute  *int64   `json:"rate_limit_messages_per_min,omitzero" nullable:"true" minimum:"1"`
-	MessagesPerDay     *int64   `json:"daily_message_limit,omitzero" nullable:"true" minimum:"1"`
+	Enabled            bool     `json:"enabled" required:"true" doc:"Whether visitors can talk with the agent."`
+	SystemPrompt       string   `json:"system_prompt,omitzero" maxLength:"200000" doc:"Instructions for conversations with visitors."`
+	Greeting           string   `json:"greeting,omitzero" maxLength:"10000" doc:"First message that a visitor sees."`
+	AllowedTools       []string `json:"allowed_tools,omitzero" maxItems:"200" doc:"Names of the tools that it may call for visitors."`
+	SessionMessages    *int64   `json:"max_messages_per_session,omitzero" nullable:"true" minimum:"1" doc:"Messages of one visitor's session."`
+	Sessions           *int64   `json:"max_concurrent_sessions,omitzero" nullable:"true" minimum:"1" doc:"Sessions of visitors at one time."`
+	SessionsPerAddress *int64   `json:"rate_limit_sessions_per_ip,omitzero" nullable:"true" minimum:"1" doc:"Sessions that one IP address may have."`
+	MessagesPerMinute  *int64   `json:"rate_limit_messages_per_min,omitzero" nullable:"true" minimum:"1" doc:"Messages of one session per minute."`
+	MessagesPerDay     *int64   `json:"daily_message_limit,omitzero" nullable:"true" minimum:"1" doc:"Messages of all visitors per day."`
 }
 
 // A2A is how an agent appears to agents of other systems.
 type A2A struct {
 	_ struct{} `json:"-" name:"AgentA2A"`
 
-	Enabled bool            `json:"enabled,omitzero" nullable:"true"`
-	Public  bool            `json:"public,omitzero" nullable:"true"`
+	Enabled bool            `json:"enabled,omitzero" nullable:"true" doc:"Whether agents of other systems can reach it."`
+	Public  bool            `json:"public,omitzero" nullable:"true" doc:"Whether its card is shown without a credential."`
 	Card    schema.Nullable `json:"agent_card,omitzero" doc:"A free object."`
 }
 
@@ -171,12 +155,12 @@ type A2A struct {
 type RiskClassification struct {
 	_ struct{} `json:"-" name:"AgentRiskClassification"`
 
-	Level         string     `json:"level,omitzero" nullable:"true" enum:"minimal,limited,high,unacceptable"`
-	Category      string     `json:"annex_iii_category,omitzero" nullable:"true" enum:"biometric,critical-infrastructure,education,employment,essential-services,law-enforcement,migration,democratic-processes"`
-	Justification string     `json:"justification,omitzero" nullable:"true" maxLength:"50000"`
-	Assessor      string     `json:"assessor,omitzero" nullable:"true" maxLength:"500"`
-	AssessedAt    *time.Time `json:"assessed_at,omitzero" nullable:"true"`
-	ReviewDueAt   *time.Time `json:"review_due_at,omitzero" nullable:"true"`
+	Level         string     `json:"level,omitzero" nullable:"true" enum:"minimal,limited,high,unacceptable" doc:"Risk class."`
+	Category      string     `json:"annex_iii_category,omitzero" nullable:"true" enum:"biometric,critical-infrastructure,education,employment,essential-services,law-enforcement,migration,democratic-processes" doc:"Area of Annex III that a high risk falls under."`
+	Justification string     `json:"justification,omitzero" nullable:"true" maxLength:"50000" doc:"Why it has this class."`
+	Assessor      string     `json:"assessor,omitzero" nullable:"true" maxLength:"500" doc:"Who assessed it."`
+	AssessedAt    *time.Time `json:"assessed_at,omitzero" nullable:"true" doc:"When it was assessed."`
+	ReviewDueAt   *time.Time `json:"review_due_at,omitzero" nullable:"true" doc:"When the assessment is to be reviewed."`
 }
 
 // AccessControl is what an agent is cleared for.
@@ -184,8 +168,8 @@ type AccessControl struct {
 	_ struct{} `json:"-" name:"AgentAccessControl"`
 
 	Clearance    int      `json:"clearance" required:"true" minimum:"0" maximum:"4" doc:"0 is public, 1 internal, 2 restricted, 3 confidential, 4 secret."`
-	Compartments []string `json:"compartments,omitzero" maxItems:"200"`
-	Caveats      []string `json:"caveats,omitzero" maxItems:"200"`
+	Compartments []string `json:"compartments,omitzero" maxItems:"200" doc:"Names of the compartments that it may read."`
+	Caveats      []string `json:"caveats,omitzero" maxItems:"200" doc:"Restrictions on what it reads, in words of yours."`
 }
 
 // CommandRelationships are an agent's superiors and peers.
@@ -200,11 +184,11 @@ type CommandRelationships struct {
 type InstalledSpec struct {
 	_ struct{} `json:"-" name:"AgentSpec"`
 
-	ID          string          `json:"spec_id,omitzero" required:"true" minLength:"1" maxLength:"200"`
-	Version     string          `json:"version,omitzero" maxLength:"100"`
-	Enabled     *bool           `json:"enabled,omitzero" nullable:"true"`
+	ID          string          `json:"spec_id,omitzero" required:"true" minLength:"1" maxLength:"200" doc:"ID of the specification."`
+	Version     string          `json:"version,omitzero" maxLength:"100" doc:"Version of the specification."`
+	Enabled     *bool           `json:"enabled,omitzero" nullable:"true" doc:"Whether the specification is used."`
 	Permissions []schema.Object `json:"permissions_granted,omitzero" maxItems:"200" doc:"Free objects."`
-	Tools       []string        `json:"tool_allowlist,omitzero" maxItems:"200"`
+	Tools       []string        `json:"tool_allowlist,omitzero" maxItems:"200" doc:"Names of the tools that the specification may use."`
 }
 
 // Visibility is who may find an agent.

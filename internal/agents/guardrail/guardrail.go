@@ -22,12 +22,12 @@ import (
 type Guardrail struct {
 	resource.Meta `json:"-"`
 
-	Name    string        `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Name    string        `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the guardrail, as people see it."`
 	Kind    string        `json:"kind" enum:"regex,keyword,pii,cel,judge,webhook" doc:"How the text is checked. Default: webhook, if webhook_url is set."`
 	Phase   string        `json:"phase" enum:"input,output,both,tool" doc:"What is checked: the message, the answer, both, or tool calls and their results."`
 	Stage   string        `json:"stage" enum:"input,output,both,tool" doc:"Another name of phase."`
 	Action  string        `json:"action" enum:"block,redact,flag,warn,log" default:"block" doc:"What happens on a violation. warn and log are aliases of flag."`
-	Enabled bool          `json:"enabled" default:"true"`
+	Enabled bool          `json:"enabled" default:"true" doc:"false: it checks nothing, for any agent."`
 	Config  schema.Object `json:"config" doc:"Settings of the kind: patterns, keywords, entities, expression, prompt and others."`
 
 	WebhookURL string `json:"webhook_url,omitzero" format:"uri" maxLength:"2048" doc:"Kind webhook: the URL that is called."`

@@ -16,20 +16,20 @@ import (
 type Settings struct {
 	_ struct{} `json:"-" name:"AgentGuardrails"`
 
-	Input   []Use    `json:"input,omitzero" nullable:"true" maxItems:"50"`
-	Output  []Use    `json:"output,omitzero" nullable:"true" maxItems:"50"`
-	Tool    []Use    `json:"tool,omitzero" nullable:"true" maxItems:"50"`
-	BuiltIn []string `json:"built_in,omitzero" nullable:"true" maxItems:"50" enum:"pii,secrets"`
+	Input   []Use    `json:"input,omitzero" nullable:"true" maxItems:"50" doc:"Guardrails that check messages, in this order."`
+	Output  []Use    `json:"output,omitzero" nullable:"true" maxItems:"50" doc:"Guardrails that check answers, in this order."`
+	Tool    []Use    `json:"tool,omitzero" nullable:"true" maxItems:"50" doc:"Guardrails that check tool calls and their results, in this order."`
+	BuiltIn []string `json:"built_in,omitzero" nullable:"true" maxItems:"50" enum:"pii,secrets" doc:"Guardrails that need not be created, and are checked first: pii redacts personal data in messages and answers, secrets redacts API keys everywhere."`
 }
 
 // Use is the use of a guardrail by an agent.
 type Use struct {
 	_ struct{} `json:"-" name:"AgentGuardrailUse"`
 
-	GuardrailID    string          `json:"guardrail_id,omitzero" required:"true" format:"uuid"`
-	Enabled        *bool           `json:"enabled,omitzero" nullable:"true"`
-	ActionOverride *string         `json:"action_override,omitzero" nullable:"true" enum:"block,redact,flag,warn,log"`
-	ConfigOverride schema.Nullable `json:"config_override,omitzero"`
+	GuardrailID    string          `json:"guardrail_id,omitzero" required:"true" format:"uuid" doc:"The guardrail. If there is none with this id, its stage is blocked."`
+	Enabled        *bool           `json:"enabled,omitzero" nullable:"true" doc:"false: this agent does not use it. Default: true."`
+	ActionOverride *string         `json:"action_override,omitzero" nullable:"true" enum:"block,redact,flag,warn,log" doc:"The agent's action, instead of the guardrail's and the webhook's."`
+	ConfigOverride schema.Nullable `json:"config_override,omitzero" doc:"Members that replace those of the guardrail's config for this agent; null removes one."`
 }
 
 func (u *Use) enabled() bool { return u.Enabled == nil || *u.Enabled }

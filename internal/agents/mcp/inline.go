@@ -27,12 +27,12 @@ type Field struct {
 type InlineServer struct {
 	_ struct{} `json:"-" name:"AgentMcpServer"`
 
-	ID        string            `json:"id,omitzero" nullable:"true"`
+	ID        string            `json:"id,omitzero" nullable:"true" doc:"Identifier of the server, unique within the agent."`
 	Name      string            `json:"name,omitzero" nullable:"true" doc:"Default: its id."`
 	Transport string            `json:"transport,omitzero" nullable:"true" doc:"http, streamable_http, or stdio for commands that the operator allows."`
 	URL       string            `json:"url,omitzero" nullable:"true" doc:"Of the transports over HTTP."`
 	Command   string            `json:"command,omitzero" nullable:"true" doc:"Of the transport stdio."`
-	Args      []string          `json:"args,omitzero" nullable:"true"`
+	Args      []string          `json:"args,omitzero" nullable:"true" doc:"Arguments of the command."`
 	Env       map[string]string `json:"env,omitzero" nullable:"true" doc:"Variables of the command. Whoever may read the agent reads them."`
 	APIKeyRef string            `json:"api_key_ref,omitzero" nullable:"true" doc:"The entry of env that holds the secret."`
 	Egress    []Egress          `json:"egress_allowlist,omitzero" nullable:"true" doc:"Destinations of an http server. Empty: any public address."`

@@ -11,12 +11,12 @@ import (
 type Settings struct {
 	URL       *string            `json:"url,omitzero" format:"uri" doc:"Of an http server."`
 	Command   *string            `json:"command,omitzero" doc:"Of a stdio server: absolute path of a command that the operator allows."`
-	Args      *[]string          `json:"args,omitzero"`
+	Args      *[]string          `json:"args,omitzero" doc:"Arguments of the command of a stdio server."`
 	Env       *map[string]string `json:"env,omitzero" doc:"Environment of a stdio server. Stored encrypted, never shown; replaced as a whole, {} clears it."`
-	Auth      *AuthSettings      `json:"auth,omitzero"`
+	Auth      *AuthSettings      `json:"auth,omitzero" doc:"How agentd authenticates to the server."`
 	APIKeyRef *string            `json:"api_key_ref,omitzero" doc:"Name of the env variable (MCP_…) that holds the secret. An empty string clears it."`
 	Assigned  *[]string          `json:"assigned_agent_ids,omitzero" doc:"The agents that get its tools."`
-	Enabled   *bool              `json:"enabled,omitzero"`
+	Enabled   *bool              `json:"enabled,omitzero" doc:"Whether agents get the server's tools. Default: true."`
 
 	HonoursKeys *bool     `json:"honours_idempotency_keys,omitzero" doc:"The server recognizes a call that is made again by its _meta agentd/idempotency_key: its calls are repeated after a crash."`
 	Egress      *[]Egress `json:"egress_allowlist,omitzero" doc:"Destinations of an http server. Empty: any public address."`
@@ -39,7 +39,7 @@ type AuthSettings struct {
 type createBody struct {
 	_ struct{} `json:"-" name:"McpServerCreate"`
 
-	Name      string `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Name      string `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the server, as people see it."`
 	Transport string `json:"transport" required:"true" enum:"stdio,http,streamable_http" doc:"streamable_http is an alias of http."`
 	Settings
 }
@@ -47,7 +47,7 @@ type createBody struct {
 type changeBody struct {
 	_ struct{} `json:"-" name:"McpServerChange"`
 
-	Name   *string `json:"name,omitzero" minLength:"1" maxLength:"200"`
+	Name   *string `json:"name,omitzero" minLength:"1" maxLength:"200" doc:"Name of the server, as people see it."`
 	Status *string `json:"status,omitzero" enum:"active,disabled" doc:"Sets enabled."`
 	Settings
 }

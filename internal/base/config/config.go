@@ -28,8 +28,17 @@ type Config struct {
 	Webhooks      Webhooks      `embed:"" group:"Webhooks"`
 	Mail          Mail          `embed:"" group:"Mail"`
 	SignIn        SignIn        `embed:"" group:"Signing in"`
+	Governance    Governance    `embed:"" group:"Governance"`
 	Observability Observability `embed:"" group:"Logs and traces"`
 }
+
+// Governance is whether agents act under rules.
+type Governance struct {
+	Governance string `env:"AGENTD_GOVERNANCE" name:"governance" default:"on" enum:"on,off" placeholder:"on|off" help:"Whether companies can set rules for their agents, which every act is checked against. off: these operations are 501, and nothing is checked."`
+}
+
+// Off reports whether governance is switched off.
+func (g Governance) Off() bool { return g.Governance == "off" }
 
 // Server is where agentd is reached.
 type Server struct {

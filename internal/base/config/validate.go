@@ -65,6 +65,7 @@ func (c *Config) Validate() error {
 		return err
 	})
 	c.Mail.validate(&v)
+	v.check("AGENTD_GOVERNANCE", c.Governance.Governance != "", func() error { return checkSwitch(c.Governance.Governance) })
 	v.check("AGENTD_SIGNUP", c.SignIn.Signup != "", func() error { return checkSwitch(c.SignIn.Signup) })
 	v.check("AGENTD_OIDC_PROVIDERS", c.SignIn.OIDCProviders != "", func() error { return checkFile(c.SignIn.OIDCProviders) })
 	c.Observability.validatePush(&v)

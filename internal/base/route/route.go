@@ -177,6 +177,7 @@ type Cookie struct {
 	Value  string        // "" with Lasts 0: it is taken away
 	Lasts  time.Duration // from now
 	Strict bool          // SameSite=Strict in place of Lax
+	Host   bool          // under https, with the prefix __Host-: no other host of the domain can set it
 }
 
 // The forms of an Upload: a form whose field "file" is the file, JSON (which

@@ -14,6 +14,10 @@ import (
 // document leaves such a field out.
 const AliasOf = "x-alias-of"
 
+// Order is the extension that lists the fields of an object in the order in which
+// its type declares them, which is the one to show them in: properties have none.
+const Order = "x-order"
+
 // annotate adds what forms are drawn from: the tags title, group, ref (what an id
 // refers to) and advanced, and the tag alias of a second spelling.
 func annotate(p *huma.Schema, f reflect.StructField) {

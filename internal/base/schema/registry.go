@@ -67,6 +67,7 @@ func (r *Registry) Schema(t reflect.Type, allowRef bool, hint string) *huma.Sche
 // adapt applies our rules for required, nullable and closed in place of huma's.
 func adapt(s *huma.Schema, t reflect.Type) {
 	s.Required = nil
+	var order []string
 	if s.AdditionalProperties == false && !closed(t) {
 		s.AdditionalProperties = nil
 	}
@@ -76,6 +77,7 @@ func adapt(s *huma.Schema, t reflect.Type) {
 		if p == nil {
 			continue
 		}
+		order = append(order, name)
 		if f.Tag.Get("required") == "true" {
 			s.Required = append(s.Required, name)
 		}
@@ -85,6 +87,9 @@ func adapt(s *huma.Schema, t reflect.Type) {
 		if p.Nullable = declared || nullable(f, omitted); p.Nullable {
 			s.Properties[name] = orNull(p)
 		}
+	}
+	if order != nil {
+		extend(s, Order, order)
 	}
 }
 

@@ -404,3 +404,26 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// Zone is embedded, so it has a name of its own.
+type Zone struct {
+	Town   string `json:"town"`
+	Secret string `json:"-"`
+	Street string `json:"street"`
+}
+
+// The order of an object's fields is that of its type, with those of an embedded type
+// where it is embedded.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	type shop struct {
+		Name string `json:"name"`
+		Zone
+		Area string `json:"area"`
+	}
+	r := NewRegistry()
+	s := r.SchemaFromRef(r.Schema(reflect.TypeFor[shop](), true, "").Ref)
+	if diff := cmp.Diff([]string{"name", "town", "street", "area"}, s.Extensions[Order]); diff != "" {
+		t.Error(diff)
+	}
+}

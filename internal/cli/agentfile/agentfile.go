@@ -85,6 +85,9 @@ func read(doc jsontext.Value) (File, error) {
 	if err := json.Unmarshal(doc, &f.Fields); err != nil {
 		return f, err
 	}
+	if err := f.expandModels(); err != nil {
+		return f, err
+	}
 	for field, into := range map[string]*string{"agent_id": &f.ID, "name": &f.Name} {
 		if raw, ok := f.Fields[field]; ok && json.Unmarshal(raw, into) != nil {
 			return f, fmt.Errorf("%s must be a string, not %s", field, raw)
@@ -114,6 +117,37 @@ func read(doc jsontext.Value) (File, error) {
 		return f, errors.New(strings.Join(refusals, "\n  "))
 	}
 	return f, nil
+}
+
+// expandModels replaces models that are written as their names alone.
+func (f *File) expandModels() error {
+	for _, field := range []string{"model", "fallback_model"} {
+		raw := f.Fields[field]
+		if raw.Kind() != '"' {
+			continue
+		}
+		var ref string
+		if err := json.Unmarshal(raw, &ref); err != nil {
+			return err
+		}
+		if strings.TrimSpace(ref) == "" {
+			return fmt.Errorf("%s is blank; write the name of a model, such as builtin/echo", field)
+		}
+		var err error
+		if f.Fields[field], err = json.Marshal(ModelOf(ref), json.Deterministic(true)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ModelOf returns the field of an agent whose model is given by its name alone.
+func ModelOf(ref string) map[string]any {
+	provider := "openai_compat"
+	if strings.HasPrefix(ref, "builtin/") {
+		provider = "custom"
+	}
+	return map[string]any{"provider": provider, "model_ref": ref, "capabilities": map[string]any{}}
 }
 
 // containing returns the fields whose names contain a word.

@@ -30,6 +30,10 @@ func TestParse(t *testing.T) {
 		}},
 		{"anchors", "name: a\nmetadata:\n  x: &x {k: 1}\n  y: *x\n", []string{`{"metadata":{"x":{"k":1},"y":{"k":1}},"name":"a"}`}},
 		{"a byte order mark", "\xef\xbb\xbfname: a\n", []string{`{"name":"a"}`}},
+		{"a model by its name", "name: a\nmodel: builtin/echo\nfallback_model: gpt-5\n", []string{
+			`{"fallback_model":{"capabilities":{},"model_ref":"gpt-5","provider":"openai_compat"},` +
+				`"model":{"capabilities":{},"model_ref":"builtin/echo","provider":"custom"},"name":"a"}`,
+		}},
 		{"an id instead of a name", "agent_id: x\ndescription: d\n", []string{`{"description":"d"}`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,6 +61,7 @@ func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, text, want string }{
 		{"nothing", "# only a comment", "it holds no agent"},
+		{"a blank model", "name: a\nmodel: ' '", "model is blank; write the name of a model, such as builtin/echo"},
 		{"an unknown field", "name: a\ntools: [calculator]", `unknown field "tools"; did you mean built_in_tools?`},
 		{"an unknown member", "name: a\nprompts: {systm: x}", `unknown field "prompts.systm"; did you mean system?`},
 		{"the second document", "name: a\n---\nnme: b", `document 2: unknown field "nme"; did you mean name?`},

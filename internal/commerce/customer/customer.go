@@ -14,21 +14,21 @@ import (
 type Customer struct {
 	resource.Meta `json:"-"`
 
-	Name             string          `json:"name" maxLength:"500"`
-	FirstName        string          `json:"first_name" maxLength:"200"`
-	LastName         string          `json:"last_name" maxLength:"200"`
+	Name             string          `json:"name" maxLength:"500" doc:"Full name of the customer, or of the company that buys."`
+	FirstName        string          `json:"first_name" maxLength:"200" doc:"First name."`
+	LastName         string          `json:"last_name" maxLength:"200" doc:"Last name."`
 	Email            string          `json:"email,omitzero" format:"email" immutable:"true" doc:"Set once, when the customer is created."`
-	Phone            string          `json:"phone" maxLength:"100"`
-	Status           string          `json:"status" maxLength:"100" default:"active"`
-	Tags             []string        `json:"tags"`
-	Note             string          `json:"note"`
-	Addresses        []schema.Object `json:"addresses"`
-	AcceptsMarketing bool            `json:"accepts_marketing"`
-	VerifiedEmail    bool            `json:"verified_email"`
-	TaxExempt        bool            `json:"tax_exempt"`
-	Currency         string          `json:"currency" maxLength:"10"`
-	Locale           string          `json:"locale" maxLength:"35"`
-	Metadata         schema.Object   `json:"metadata" merge:"1"`
+	Phone            string          `json:"phone" maxLength:"100" doc:"Telephone number, in any form."`
+	Status           string          `json:"status" maxLength:"100" default:"active" doc:"State of the customer, in a word of yours."`
+	Tags             []string        `json:"tags" doc:"Words of yours by which customers are grouped."`
+	Note             string          `json:"note" doc:"Text for your own people."`
+	Addresses        []schema.Object `json:"addresses" doc:"Postal addresses, each an object with members of your choice."`
+	AcceptsMarketing bool            `json:"accepts_marketing" doc:"Whether the customer has agreed to advertising."`
+	VerifiedEmail    bool            `json:"verified_email" doc:"Whether the address was verified."`
+	TaxExempt        bool            `json:"tax_exempt" doc:"Whether the customer pays no taxes."`
+	Currency         string          `json:"currency" maxLength:"10" doc:"Currency of the customer's orders, such as EUR."`
+	Locale           string          `json:"locale" maxLength:"35" doc:"Language and region, such as de-AT."`
+	Metadata         schema.Object   `json:"metadata" merge:"1" doc:"Data of yours. An update is merged one level deep; null removes a member."`
 }
 
 // Customers is the kind of customers.

@@ -32,8 +32,8 @@ type uploadJSON struct {
 	_ struct{} `json:"-" name:"FileUpload"`
 
 	Data     string `json:"data" required:"true" doc:"The content in base64. A JSON body is limited to 10 MiB; send larger files as a form."`
-	MimeType string `json:"mime_type" required:"true" minLength:"1" maxLength:"255"`
-	Filename string `json:"filename,omitzero" maxLength:"1000"`
+	MimeType string `json:"mime_type" required:"true" minLength:"1" maxLength:"255" doc:"Type of the content, such as application/pdf."`
+	Filename string `json:"filename,omitzero" maxLength:"1000" doc:"Name of the file, as people see it."`
 }
 
 type listIn struct {

@@ -77,8 +77,8 @@ type createIn struct {
 	Body struct {
 		_ struct{} `json:"-" name:"KnowledgeBaseCreate"`
 
-		Name           string `json:"name" required:"true" minLength:"1" maxLength:"200"`
-		Description    string `json:"description" maxLength:"5000"`
+		Name           string `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the knowledge base, as people see it."`
+		Description    string `json:"description" maxLength:"5000" doc:"What the knowledge base holds."`
 		EmbeddingModel string `json:"embedding_model" maxLength:"200" doc:"Informational; the deployment's embedding model is used."`
 		ChunkSize      int    `json:"chunk_size" minimum:"64" maximum:"65536" default:"1000" doc:"Maximum characters of a chunk."`
 		ChunkOverlap   *int   `json:"chunk_overlap,omitzero" minimum:"0" doc:"Characters that a chunk repeats of the previous one, at most half of chunk_size. Default: a fifth."`
@@ -120,8 +120,8 @@ type updateIn struct {
 	Body struct {
 		_ struct{} `json:"-" name:"KnowledgeBaseUpdate"`
 
-		Name        *string `json:"name,omitzero" minLength:"1" maxLength:"200"`
-		Description *string `json:"description,omitzero" maxLength:"5000"`
+		Name        *string `json:"name,omitzero" minLength:"1" maxLength:"200" doc:"Name of the knowledge base, as people see it."`
+		Description *string `json:"description,omitzero" maxLength:"5000" doc:"What the knowledge base holds."`
 	}
 }
 
@@ -228,7 +228,7 @@ type searchIn struct {
 	Body struct {
 		_ struct{} `json:"-" name:"KnowledgeSearch"`
 
-		Query string `json:"query" required:"true" minLength:"1"`
+		Query string `json:"query" required:"true" minLength:"1" doc:"What to search for."`
 		Limit int    `json:"limit" default:"10" doc:"1 to 100. Default: 10."`
 	}
 }

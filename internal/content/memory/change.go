@@ -21,13 +21,13 @@ import (
 type Change struct {
 	_ struct{} `json:"-" name:"MemoryEntryUpdate"`
 
-	Content        *string       `json:"content,omitzero"`
-	Type           *string       `json:"type,omitzero" enum:"episodic,semantic,procedural,note"`
-	Tags           *[]string     `json:"tags,omitzero" maxItems:"20"`
-	RelevanceScore *float64      `json:"relevance_score,omitzero"`
-	Metadata       schema.Object `json:"metadata,omitzero"`
-	EntityName     *string       `json:"entity_name,omitzero"`
-	EntityType     *string       `json:"entity_type,omitzero"`
+	Content        *string       `json:"content,omitzero" doc:"What is remembered."`
+	Type           *string       `json:"type,omitzero" enum:"episodic,semantic,procedural,note" doc:"episodic: an event; semantic: a fact; procedural: how something is done; note: anything else."`
+	Tags           *[]string     `json:"tags,omitzero" maxItems:"20" doc:"Words by which entries are filtered. Replaces all tags."`
+	RelevanceScore *float64      `json:"relevance_score,omitzero" doc:"Importance, from 0 to 1."`
+	Metadata       schema.Object `json:"metadata,omitzero" doc:"Data of yours. Replaces all of it."`
+	EntityName     *string       `json:"entity_name,omitzero" doc:"The person or thing that the entry is about."`
+	EntityType     *string       `json:"entity_type,omitzero" doc:"What entity_name is, such as person."`
 }
 
 // readChange reads the members of a body that have the right type.

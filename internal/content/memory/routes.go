@@ -115,13 +115,13 @@ type createIn struct {
 type draftIn struct {
 	_ struct{} `json:"-" name:"MemoryCreate"`
 
-	Content        string        `json:"content" required:"true" minLength:"1"`
-	Type           string        `json:"type" enum:"episodic,semantic,procedural,note" default:"note"`
-	Tags           []string      `json:"tags" maxItems:"20"`
+	Content        string        `json:"content" required:"true" minLength:"1" doc:"What is remembered."`
+	Type           string        `json:"type" enum:"episodic,semantic,procedural,note" default:"note" doc:"episodic: an event; semantic: a fact; procedural: how something is done; note: anything else."`
+	Tags           []string      `json:"tags" maxItems:"20" doc:"Words by which entries are filtered."`
 	RelevanceScore *float64      `json:"relevance_score,omitzero" nullable:"true" doc:"Importance, from 0 to 1. Default: 0.5."`
-	Metadata       schema.Object `json:"metadata,omitzero"`
+	Metadata       schema.Object `json:"metadata,omitzero" doc:"Data of yours, kept with the entry."`
 	EntityName     string        `json:"entity_name,omitzero" doc:"The person or thing that the entry is about."`
-	EntityType     string        `json:"entity_type,omitzero"`
+	EntityType     string        `json:"entity_type,omitzero" doc:"What entity_name is, such as person."`
 }
 
 func (in *draftIn) draft() Draft {
@@ -200,9 +200,9 @@ type ingestIn struct {
 		_ struct{} `json:"-" name:"MemoryIngest"`
 
 		FileID    string   `json:"file_id,omitzero" format:"uuid" doc:"An uploaded file. Exactly one of content and file_id is required."`
-		Content   string   `json:"content,omitzero"`
+		Content   string   `json:"content,omitzero" doc:"The text. Exactly one of content and file_id is required."`
 		Filename  string   `json:"filename,omitzero" maxLength:"255" doc:"Name of the document. The extensions .html, .csv and .md determine its format."`
-		Tags      []string `json:"tags" maxItems:"20"`
+		Tags      []string `json:"tags" maxItems:"20" doc:"Tags of all entries that are made of it."`
 		ChunkSize int      `json:"chunk_size" minimum:"100" maximum:"2000" default:"600" doc:"Maximum characters of an entry."`
 	}
 }
@@ -225,11 +225,11 @@ type importIn struct {
 	Body    struct {
 		_ struct{} `json:"-" name:"MemoryImport"`
 
-		Entries []draftIn `json:"entries,omitzero"`
+		Entries []draftIn `json:"entries,omitzero" doc:"Entries to add."`
 		Agents  []struct {
 			_ struct{} `json:"-" name:"MemoryImportAgent"`
 
-			Entries []draftIn `json:"entries,omitzero"`
+			Entries []draftIn `json:"entries,omitzero" doc:"Entries to add."`
 		} `json:"agents,omitzero" doc:"Format of an export of several agents: all their entries are added to this agent."`
 	}
 }

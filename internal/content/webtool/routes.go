@@ -14,7 +14,7 @@ type searchIn struct {
 		_ struct{} `json:"-" name:"WebSearch"`
 
 		Query      string `json:"query" required:"true" minLength:"1" maxLength:"1000" doc:"What to search for."`
-		MaxResults int    `json:"max_results" minimum:"1" maximum:"10" default:"5"`
+		MaxResults int    `json:"max_results" minimum:"1" maximum:"10" default:"5" doc:"Maximum number of results."`
 	}
 }
 

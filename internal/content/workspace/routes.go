@@ -19,7 +19,7 @@ type (
 		Body struct {
 			_ struct{} `json:"-" name:"WorkspaceCreate"`
 
-			Name string `json:"name" default:"New Workspace" minLength:"1" maxLength:"200"`
+			Name string `json:"name" default:"New Workspace" minLength:"1" maxLength:"200" doc:"Name of the workspace, as people see it."`
 		}
 	}
 	renameIn struct {
@@ -27,7 +27,7 @@ type (
 		Body        struct {
 			_ struct{} `json:"-" name:"WorkspaceUpdate"`
 
-			Name string `json:"name" required:"true" minLength:"1" maxLength:"200"`
+			Name string `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the workspace, as people see it."`
 		}
 	}
 	listIn struct {
@@ -53,7 +53,7 @@ type (
 		Body        struct {
 			_ struct{} `json:"-" name:"WorkspaceShare"`
 
-			AgentID string `json:"agent_id" format:"uuid" required:"true"`
+			AgentID string `json:"agent_id" format:"uuid" required:"true" doc:"The agent that the workspace is shared with."`
 		}
 	}
 	unshareIn struct {
@@ -85,8 +85,8 @@ type (
 		Body        struct {
 			_ struct{} `json:"-" name:"WorkspaceFileMove"`
 
-			From string `json:"from_path" required:"true"`
-			To   string `json:"to_path" required:"true"`
+			From string `json:"from_path" required:"true" doc:"Path of the file or folder."`
+			To   string `json:"to_path" required:"true" doc:"Its new path. Folders need not be created."`
 		}
 	}
 	copyIn struct {
@@ -96,8 +96,8 @@ type (
 
 			From    string `json:"source_path,omitzero" doc:"Required, under this name or as source."`
 			To      string `json:"dest_path,omitzero" doc:"Required, under this name or as destination."`
-			OldFrom string `json:"source,omitzero" deprecated:"true"`
-			OldTo   string `json:"destination,omitzero" deprecated:"true"`
+			OldFrom string `json:"source,omitzero" deprecated:"true" doc:"The older name of source_path."`
+			OldTo   string `json:"destination,omitzero" deprecated:"true" doc:"The older name of dest_path."`
 		}
 	}
 	searchIn struct {
@@ -285,9 +285,9 @@ func (h handlers) list(ctx context.Context, who authz.Caller, in *listIn) (*Page
 type assignment struct {
 	_ struct{} `json:"-" name:"WorkspaceAssignment"`
 
-	AgentID   string `json:"agent_id,omitzero" format:"uuid"`
-	TeamID    string `json:"team_id,omitzero" format:"uuid"`
-	CompanyID string `json:"company_id,omitzero" format:"uuid"`
+	AgentID   string `json:"agent_id,omitzero" format:"uuid" doc:"The agent. Exactly one of the three ids is required."`
+	TeamID    string `json:"team_id,omitzero" format:"uuid" doc:"Teams do not exist yet: any id is refused with 404."`
+	CompanyID string `json:"company_id,omitzero" format:"uuid" doc:"Initiatives do not exist yet: any id is refused with 404."`
 }
 
 func (a *assignment) empty() bool { return a.AgentID == "" && a.TeamID == "" && a.CompanyID == "" }

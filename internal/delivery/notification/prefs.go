@@ -42,10 +42,10 @@ type Prefs struct {
 type PriorityChannels struct {
 	_ struct{} `json:"-" name:"NotificationChannels"`
 
-	Critical []Channel `json:"critical"`
-	Warning  []Channel `json:"warning"`
-	Info     []Channel `json:"info"`
-	Success  []Channel `json:"success"`
+	Critical []Channel `json:"critical" doc:"Channels of critical notifications."`
+	Warning  []Channel `json:"warning" doc:"Channels of warnings."`
+	Info     []Channel `json:"info" doc:"Channels of plain information."`
+	Success  []Channel `json:"success" doc:"Channels of notifications that something succeeded."`
 }
 
 // QuietHours are a part of the day in a time zone.

@@ -69,9 +69,9 @@ func (s *Service) destination(t *Target) (p Destination, err error) {
 type newTarget struct {
 	_ struct{} `json:"-" name:"NotificationTargetCreate"`
 
-	Label   string       `json:"label" maxLength:"100"`
-	Enabled bool         `json:"enabled" default:"true"`
-	Config  targetConfig `json:"config" required:"true"`
+	Label   string       `json:"label" maxLength:"100" doc:"Name of the target, as people see it."`
+	Enabled bool         `json:"enabled" default:"true" doc:"false: nothing is sent to it."`
+	Config  targetConfig `json:"config" required:"true" doc:"Where notifications are sent to."`
 }
 
 type targetConfig struct {

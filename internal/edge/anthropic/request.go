@@ -13,11 +13,11 @@ import (
 // because newer clients send them.
 type Prompt struct {
 	Model      string         `json:"model" required:"true" minLength:"1" maxLength:"1000" doc:"<provider>/<model>, or an agent: its id, or agent/ and its id or name. Names that begin with claude- are served by the operator's model for this route."`
-	Messages   []Message      `json:"messages" required:"true" minItems:"1" maxItems:"100000"`
+	Messages   []Message      `json:"messages" required:"true" minItems:"1" maxItems:"100000" doc:"The conversation, oldest message first."`
 	System     jsontext.Value `json:"system,omitzero" doc:"A string or an array of text blocks."`
 	Tools      []Tool         `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the client executes. Server tools (of another type than custom) are ignored."`
-	ToolChoice *ToolChoice    `json:"tool_choice"`
-	Thinking   *Thinking      `json:"thinking"`
+	ToolChoice *ToolChoice    `json:"tool_choice" doc:"Which tools the model may or must call. Default: auto."`
+	Thinking   *Thinking      `json:"thinking" doc:"Whether and how long the model thinks. Default: the model's."`
 }
 
 // Request is the body of POST /v1/messages.
@@ -27,10 +27,10 @@ type Request struct {
 	BetaFields
 
 	MaxTokens     int             `json:"max_tokens" required:"true" minimum:"1" doc:"Maximum number of output tokens."`
-	Stream        *bool           `json:"stream,omitzero" nullable:"true"`
-	Temperature   *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2"`
-	TopP          *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1"`
-	StopSequences []string        `json:"stop_sequences,omitzero" nullable:"true" maxItems:"1000"`
+	Stream        *bool           `json:"stream,omitzero" nullable:"true" doc:"true: the answer is a stream of server-sent events. Default: false."`
+	Temperature   *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2" doc:"How freely the model chooses its words: 0 the least, 2 the most. Default: the model's."`
+	TopP          *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1" doc:"Only the likeliest tokens whose probabilities add up to this are chosen from. Default: the model's."`
+	StopSequences []string        `json:"stop_sequences,omitzero" nullable:"true" maxItems:"1000" doc:"Texts that end the answer."`
 	Metadata      schema.Nullable `json:"metadata,omitzero" doc:"Accepted, but not sent to the model."`
 }
 
@@ -44,7 +44,7 @@ type CountRequest struct {
 type Message struct {
 	_ struct{} `json:"-" name:"MessagesTurn"`
 
-	Role    string         `json:"role" required:"true" enum:"user,assistant,system"`
+	Role    string         `json:"role" required:"true" enum:"user,assistant,system" doc:"Who speaks."`
 	Content jsontext.Value `json:"content" required:"true" doc:"A string or an array of content blocks."`
 }
 
@@ -53,8 +53,8 @@ type Tool struct {
 	_ struct{} `json:"-" name:"MessagesTool"`
 
 	Type        *string        `json:"type,omitzero" nullable:"true" doc:"custom or absent. Tools of other types are ignored."`
-	Name        string         `json:"name,omitzero"`
-	Description *string        `json:"description,omitzero" nullable:"true"`
+	Name        string         `json:"name,omitzero" doc:"Name of the tool, as the model calls it."`
+	Description *string        `json:"description,omitzero" nullable:"true" doc:"What the tool does, for the model."`
 	InputSchema jsontext.Value `json:"input_schema,omitzero" doc:"A JSON Schema of an object."`
 }
 
@@ -62,9 +62,9 @@ type Tool struct {
 type ToolChoice struct {
 	_ struct{} `json:"-" name:"MessagesToolChoice"`
 
-	Type            string  `json:"type" required:"true" enum:"auto,any,tool,none"`
+	Type            string  `json:"type" required:"true" enum:"auto,any,tool,none" doc:"auto: the model decides; any: it calls a tool; tool: it calls the one of name; none: it calls no tool."`
 	Name            *string `json:"name,omitzero" nullable:"true" doc:"With type tool: the tool to call."`
-	DisableParallel *bool   `json:"disable_parallel_tool_use,omitzero" nullable:"true"`
+	DisableParallel *bool   `json:"disable_parallel_tool_use,omitzero" nullable:"true" doc:"true: at most one tool call in an answer. Default: false."`
 }
 
 // Thinking sets whether the answer shows the model's reasoning.

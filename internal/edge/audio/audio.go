@@ -60,11 +60,11 @@ func (a *Audio) Routes() []httpapi.Raw {
 type SpeechRequest struct {
 	_ struct{} `json:"-" name:"SpeechCreate"`
 
-	Input        string   `json:"input" required:"true" minLength:"1" maxLength:"4096"`
-	Model        string   `json:"model" maxLength:"300"`
-	Voice        string   `json:"voice" maxLength:"100"`
-	Format       string   `json:"response_format" enum:"mp3,opus,aac,flac,wav,pcm" default:"mp3"`
-	Speed        *float64 `json:"speed,omitzero" nullable:"true" minimum:"0.25" maximum:"4"`
+	Input        string   `json:"input" required:"true" minLength:"1" maxLength:"4096" doc:"The text to speak."`
+	Model        string   `json:"model" maxLength:"300" doc:"<provider>/<model>. Default: the operator's model for speech."`
+	Voice        string   `json:"voice" maxLength:"100" doc:"Name of a voice of the model. Default: the operator's, else alloy."`
+	Format       string   `json:"response_format" enum:"mp3,opus,aac,flac,wav,pcm" default:"mp3" doc:"Format of the audio."`
+	Speed        *float64 `json:"speed,omitzero" nullable:"true" minimum:"0.25" maximum:"4" doc:"How fast it is spoken; 1 is the normal speed. Default: 1."`
 	Instructions string   `json:"instructions,omitzero" maxLength:"4096" doc:"How to speak, for models that support it."`
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -114,12 +115,33 @@ func (o *operation) render(out any) (*idempotency.Answer, error) {
 	return a, nil
 }
 
-// setCookie sets a cookie. Under https that of a session has the prefix __Host-;
-// the one without it, which an earlier answer may have set, ends with it.
+// SetCookie sets a cookie with the answer of a Raw row, as the answers of all other
+// rows do.
+func SetCookie(ctx context.Context, c *route.Cookie) {
+	if x := exchangeOf(ctx); x != nil {
+		x.op.setCookie(x, c)
+	}
+}
+
+// Cookie returns the value of a cookie that SetCookie or a row's answer set with Host, ""
+// if there is none or more than one.
+func Cookie(r *http.Request, name string) string {
+	if x := exchangeOf(r.Context()); x != nil && x.op.https {
+		name = hostPrefix + name
+	}
+	if values := cookies(r, name); len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
+// setCookie sets a cookie. Under https those that are for this host alone have the
+// prefix __Host-. With the session's cookie the one without the prefix ends, which an
+// earlier answer may have set.
 func (o *operation) setCookie(w http.ResponseWriter, c *route.Cookie) {
 	set := o.cookie(c) //nolint:gosec // G124: see cookie
-	if o.https && c.Name == sessionCookie {
-		set.Name = hostPrefix + sessionCookie
+	if o.https && (c.Host || c.Name == sessionCookie) {
+		set.Name = hostPrefix + c.Name
 		if c.Lasts <= 0 {
 			http.SetCookie(w, o.cookie(c))
 		}

@@ -174,6 +174,11 @@ func (o *operation) takesQueryToken(r *http.Request, upgrades bool) bool {
 // requires of its caller.
 func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Public {
+		if o.ownPages {
+			if err := s.sameOrigin.Check(r); err != nil {
+				return fault.New(fault.Forbidden, "", "This form must be sent by a page of this service; open the page and try again.").Because(err)
+			}
+		}
 		return s.limits.take(x, o, "")
 	}
 	if err := s.authenticate(x, r, o); err != nil {

@@ -26,6 +26,7 @@ type operation struct {
 	quiet        bool // a probe, logged at debug level
 	https        bool // clients connect over TLS
 	repeatable   bool // takes an Idempotency-Key
+	ownPages     bool // a public write that only pages of this service may send
 
 	params *binder // of a Raw row that has an In
 

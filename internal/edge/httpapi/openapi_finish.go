@@ -24,8 +24,12 @@ func (d *document) finish() {
 	in, out := d.reach(bodies), d.reach(answers)
 	d.splitInputs(bodies, in, out)
 	in = d.reach(bodies)
-	for name := range in {
-		d.form(components[name])
+	for name, s := range components {
+		if in[name] {
+			d.form(s)
+		} else {
+			delete(s.Extensions, schema.Order) // of use to forms only
+		}
 	}
 	for _, m := range bodies {
 		d.form(m.Schema)
@@ -49,9 +53,6 @@ func dropAliases(s *huma.Schema) {
 	}
 	if aliases != nil {
 		s.Extensions = maps.Clone(s.Extensions)
-		if s.Extensions == nil {
-			s.Extensions = map[string]any{}
-		}
 		s.Extensions["x-aliases"] = aliases
 	}
 }
@@ -181,6 +182,9 @@ func (d *document) splitInputs(bodies []*huma.MediaType, in, out map[string]bool
 // sent returns the required fields of a component in answers, in a stable order.
 func (d *document) sent(name string, s *huma.Schema) []string {
 	required := slices.Clone(s.Required)
+	if s.Extensions["x-open"] == true {
+		return required // it is answered as it was sent
+	}
 	if t := d.registry.TypeFromRef(schema.Prefix + name); t != nil {
 		for _, field := range schema.Sent(t) {
 			if s.Properties[field] != nil && !slices.Contains(required, field) {
@@ -246,9 +250,14 @@ func cloneAll(all []*huma.Schema) []*huma.Schema {
 }
 
 // form adds to the fields of a request what a form needs: a title, and the kind
-// of resource that an id refers to.
+// of resource that an id refers to. The order of the fields loses those that were
+// left out of the document.
 func (d *document) form(s *huma.Schema) {
 	each(s, func(s *huma.Schema) {
+		if order, ok := s.Extensions[schema.Order].([]string); ok {
+			s.Extensions = maps.Clone(s.Extensions)
+			s.Extensions[schema.Order] = slices.DeleteFunc(slices.Clone(order), func(name string) bool { return s.Properties[name] == nil })
+		}
 		for name, p := range s.Properties {
 			if p.Ref != "" {
 				continue

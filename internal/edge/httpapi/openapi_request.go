@@ -104,7 +104,7 @@ func (d *document) body(op *huma.Operation, p published) {
 
 // upload publishes the media types of an upload; t is the type of its JSON form.
 func (d *document) upload(op *huma.Operation, p published, t reflect.Type) {
-	file := &huma.Schema{Type: huma.TypeString, Format: "binary"}
+	file := &huma.Schema{Type: huma.TypeString, Format: "binary", Description: "The content of the file."}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
 	for _, form := range p.Uploads {
 		s := file

@@ -70,6 +70,7 @@ type Raw struct {
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
 	MayStream    bool // the answer is an event stream if the request asks for one
+	OwnPages     bool // a Public write that only this service's own pages may send: the form of a page
 
 	// ReplayByRef rows record a ResultRef and answer repeated requests themselves;
 	// see EarlierResult.
@@ -114,7 +115,7 @@ func (s *Server) rawOperation(raw Raw) *operation {
 	o := &operation{
 		row: raw.Row, status: http.StatusOK,
 		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, upgrade: raw.Upgrade, quiet: raw.Quiet, https: s.https,
-		repeatable: repeatable(raw.Row), fail: raw.Fail,
+		repeatable: repeatable(raw.Row), fail: raw.Fail, ownPages: raw.OwnPages,
 	}
 	if raw.In != nil {
 		o.params = s.compile(raw.Row, raw.In)

@@ -56,7 +56,7 @@ type Server struct {
 	Agents         Agents
 	Version        string
 	Authorizations Authorizations
-	PublicURL      func() string // of browsers; https://… makes cookies secure
+	PublicURL      func() string // of browsers
 }
 
 // Routes returns the routes of the endpoint and the pages.
@@ -92,9 +92,9 @@ func (s *Server) Routes() []httpapi.Raw {
 	return []httpapi.Raw{
 		{Row: post, MayStream: true, Serve: s.handleMessage, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
 		{Row: get, Serve: s.openStream, Fail: failAsRPC, FailOf: reflect.TypeFor[response]()},
-		{Row: start, Serve: s.askConsent, Fail: failAsPage},
-		{Row: approve, Serve: s.beginAuthorization, Fail: failAsPage},
-		{Row: back, Serve: s.finishAuthorization, Fail: failAsPage},
+		{Row: start, Serve: s.askConsent, Fail: s.failAsPage},
+		{Row: approve, Serve: s.beginAuthorization, Fail: s.failAsPage},
+		{Row: back, Serve: s.finishAuthorization, Fail: s.failAsPage},
 	}
 }
 

@@ -26,10 +26,10 @@ const (
 type request struct {
 	_ struct{} `json:"-" name:"McpRequest"`
 
-	JSONRPC string         `json:"jsonrpc" required:"true" enum:"2.0"`
+	JSONRPC string         `json:"jsonrpc" required:"true" enum:"2.0" doc:"Version of JSON-RPC."`
 	ID      jsontext.Value `json:"id,omitzero" doc:"A string or a number. Without it the message is a notification and gets no response."`
-	Method  string         `json:"method,omitzero"`
-	Params  jsontext.Value `json:"params,omitzero"`
+	Method  string         `json:"method,omitzero" doc:"Name of the method, such as tools/call. Without it the message is a response."`
+	Params  jsontext.Value `json:"params,omitzero" doc:"Parameters of the method."`
 }
 
 // response is the response to a request: a result or an error.

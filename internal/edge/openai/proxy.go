@@ -35,7 +35,7 @@ type ProxyRequest struct {
 
 	Model         string           `json:"model" required:"true" minLength:"1" maxLength:"300" doc:"<provider>/<model> as listed by GET /api/v1/llm/models, or a model name of the default provider."`
 	Messages      []jsontext.Value `json:"messages" required:"true" minItems:"1" maxItems:"10000" doc:"In the format that the endpoint accepts."`
-	Stream        *bool            `json:"stream,omitzero" nullable:"true"`
+	Stream        *bool            `json:"stream,omitzero" nullable:"true" doc:"true: the answer is a stream of server-sent events. Default: false."`
 	StreamOptions schema.Nullable  `json:"stream_options,omitzero" doc:"include_usage true adds a last chunk with the usage."`
 }
 

@@ -27,15 +27,15 @@ type ResponseRequest struct {
 	Previous *string        `json:"previous_response_id,omitzero" nullable:"true" doc:"The response to continue; it and all before it are the history."`
 
 	Instructions *string `json:"instructions,omitzero" nullable:"true" doc:"For this response only, in addition to the agent's prompt."`
-	Stream       *bool   `json:"stream,omitzero" nullable:"true"`
+	Stream       *bool   `json:"stream,omitzero" nullable:"true" doc:"true: the answer is a stream of server-sent events. Default: false."`
 	Background   *bool   `json:"background,omitzero" nullable:"true" doc:"Without stream: answer at once with status queued; poll the response by its id."`
 
-	Temperature     *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2"`
-	TopP            *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1"`
+	Temperature     *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2" doc:"How freely the model chooses its words: 0 the least, 2 the most. Default: the agent's."`
+	TopP            *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1" doc:"Only the likeliest tokens whose probabilities add up to this are chosen from. Default: the agent's."`
 	MaxOutputTokens *int            `json:"max_output_tokens,omitzero" nullable:"true" doc:"Limit of each model call. Less than 1 counts as 1."`
 	Tools           []ResponseTool  `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the client executes. Types other than function are ignored."`
 	ToolChoice      jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as in OpenAI's API."`
-	Parallel        *bool           `json:"parallel_tool_calls,omitzero" nullable:"true"`
+	Parallel        *bool           `json:"parallel_tool_calls,omitzero" nullable:"true" doc:"false: at most one tool call in an answer. Default: the model's."`
 	Text            schema.Nullable `json:"text,omitzero" doc:"format sets the form of the answer: text, json_object or json_schema."`
 	Reasoning       schema.Nullable `json:"reasoning,omitzero" doc:"effort sets how much the model reasons."`
 	Metadata        schema.Nullable `json:"metadata,omitzero" doc:"Repeated in the response; stored as the run's metadata.client_metadata."`
@@ -47,11 +47,11 @@ type ResponseRequest struct {
 
 // ResponseTool is a tool in the shape of the Responses API.
 type ResponseTool struct {
-	Type        string         `json:"type" required:"true"`
+	Type        string         `json:"type" required:"true" doc:"function for a tool that the client executes. Tools of other types are ignored."`
 	Name        string         `json:"name,omitzero" doc:"Name of a function."`
-	Description *string        `json:"description,omitzero" nullable:"true"`
+	Description *string        `json:"description,omitzero" nullable:"true" doc:"What the function does, for the model."`
 	Parameters  jsontext.Value `json:"parameters,omitzero" doc:"A JSON Schema."`
-	Strict      *bool          `json:"strict,omitzero" nullable:"true"`
+	Strict      *bool          `json:"strict,omitzero" nullable:"true" doc:"true: arguments follow the schema, if the model supports that."`
 }
 
 const functionTool = "function"

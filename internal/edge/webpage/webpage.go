@@ -41,7 +41,7 @@ func (p Pages) Routes() []httpapi.Raw {
 	page := func(path string, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) httpapi.Raw {
 		return httpapi.Raw{Row: route.Row{Method: http.MethodGet, Path: path, Public: true}, Quiet: true, Serve: serve}
 	}
-	all := []httpapi.Raw{page("/", p.welcome), page("/docs", docs), page("/docs/", docs)}
+	all := []httpapi.Raw{page("/", p.welcome), page("/docs", p.docs), page("/docs/", p.docs)}
 	for _, f := range []struct{ name, stored, media string }{
 		{"docs.js", "docs.js", "text/javascript; charset=utf-8"},
 		{"page.css", "page.css", "text/css; charset=utf-8"},
@@ -60,31 +60,30 @@ func (p Pages) Routes() []httpapi.Raw {
 	return all
 }
 
-var templates = template.Must(template.New("").Parse(`{{define "top"}}<!doctype html><html lang="en"><head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{{.Title}}</title><link rel="stylesheet" href="/docs/page.css">{{end}}
-{{define "welcome"}}{{template "top" .}}</head><body class="plain"><main>
-<h1>agentd</h1>
-<p>This server runs AI agents: durably, streamed, behind one API.</p>
+var welcomePage = NewPage(`<p>This server runs AI agents: durably, streamed, behind one API.</p>
 <ul>
-{{if .Console}}<li><a href="{{.Console}}">Console</a>: agents, chats, runs and approvals in the browser</li>
-{{end}}<li><a href="/docs">API reference</a>: every operation, with its fields and examples</li>
-<li><a href="/api/v1/openapi.json">OpenAPI document</a>, for client generators</li>
-<li><a href="/health">Health</a> of this server</li>
+{{with .Data.Console}}<li><a href="{{.}}">Console</a>: agents, chats, runs and approvals in the browser</li>
+{{end}}<li><a href="{{.Prefix}}/docs">API reference</a>: every operation, with its fields and examples</li>
+<li><a href="{{.Prefix}}/api/v1/openapi.json">OpenAPI document</a>, for client generators</li>
+<li><a href="{{.Prefix}}/health">Health</a> of this server</li>
+<li><a href="{{.Prefix}}/signin">Sign in</a> with this browser</li>
 </ul>
-<p>Programs use <code>{{.Base}}/api/v1</code> with an API key; clients of OpenAI use <code>{{.Base}}/v1</code> as their base URL.
+<p>Programs use <code>{{.Data.Base}}/api/v1</code> with an API key; clients of OpenAI use <code>{{.Data.Base}}/v1</code> as their base URL.
 From a terminal:</p>
-<pre><code>export AGENTD_URL={{.Base}}
+<pre><code>export AGENTD_URL={{.Data.Base}}
 export AGENTD_KEY=svc_…    # the first start printed it
 agentd agent create --name hello
 agentd chat hello</code></pre>
 <p>A lost key is replaced on the machine of the server: <code>agentd admin key create --role owner --scopes '*' --name NAME</code></p>
-</main></body></html>
-{{end}}
-{{define "docs"}}{{template "top" .}}<link rel="stylesheet" href="/docs/swagger-ui.css"></head><body>
-<noscript><p>This page needs JavaScript. The same is in <a href="/api/v1/openapi.json">the OpenAPI document</a>.</p></noscript>
-<div id="docs"></div><script src="/docs/swagger-ui-bundle.js"></script><script src="/docs/docs.js"></script></body></html>
-{{end}}`))
+`)
+
+// docsPage has a body of its own: Swagger UI has its own style, and no dark one.
+var docsPage = &Page{template.Must(template.Must(base.Clone()).Parse(`{{define "head"}}
+<link rel="stylesheet" href="{{.Prefix}}/docs/swagger-ui.css">{{end}}
+{{define "body"}}<body>
+<noscript><p>This page needs JavaScript. The same is in <a href="{{.Prefix}}/api/v1/openapi.json">the OpenAPI document</a>.</p></noscript>
+<div id="docs"></div><script src="{{.Prefix}}/docs/swagger-ui-bundle.js"></script>
+<script src="{{.Prefix}}/docs/docs.js"></script></body>{{end}}`))}
 
 // welcome serves browsers. Programs that ask for / get the refusal of any path that
 // does not exist.
@@ -97,19 +96,23 @@ func (p Pages) welcome(w http.ResponseWriter, r *http.Request, _ authz.Caller) e
 	if strings.HasPrefix(p.PublicURL(), "https://") {
 		scheme = "https://"
 	}
-	return show(w, "welcome", plainPolicy, struct{ Title, Console, Base string }{"agentd", p.Console, scheme + r.Host})
+	prefix := PathPrefix(p.PublicURL())
+	return welcomePage.showPublic(w, plainPolicy, View{
+		Title: "agentd", Prefix: prefix, Data: struct{ Console, Base string }{p.Console, scheme + r.Host + prefix},
+	})
 }
 
-func docs(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
-	return show(w, "docs", docsPolicy, struct{ Title string }{"agentd API reference"})
+func (p Pages) docs(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
+	return docsPage.showPublic(w, docsPolicy, View{Title: "agentd API reference", Prefix: PathPrefix(p.PublicURL())})
 }
 
-func show(w http.ResponseWriter, name, policy string, data any) error {
+// showPublic sends a page that is the same for everybody.
+func (p *Page) showPublic(w http.ResponseWriter, policy string, v View) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	h.Add("Vary", "Accept")
 	h.Set("Content-Security-Policy", policy)
 	w.WriteHeader(http.StatusOK)
-	return templates.ExecuteTemplate(w, name, data)
+	return p.content.Execute(w, v)
 }

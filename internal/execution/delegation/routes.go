@@ -23,10 +23,10 @@ type spawnIn struct {
 type spawnBody struct {
 	_ struct{} `json:"-" name:"AgentSpawn"`
 
-	Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200"`
+	Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the new agent."`
 	Role    string             `json:"role" maxLength:"200" doc:"Purpose of the new agent."`
 	Model   *agent.ModelConfig `json:"model,omitzero" doc:"Default: the parent's."`
-	Prompts agent.Prompts      `json:"prompts"`
+	Prompts agent.Prompts      `json:"prompts" doc:"What the new agent's model is told before the conversation."`
 	Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Default: all but spawn_agent."`
 	Task    string             `json:"task" maxLength:"200000" doc:"Message of a first run. Needs the scope runs:create too."`
 }

@@ -164,3 +164,42 @@ func (m *countingMeter) sum() quota.Use {
 	defer m.mu.Unlock()
 	return m.total
 }
+
+// Providers charge the input of a call that was cancelled before any of its answer
+// arrived. Where answers are not streamed that is known to have happened, so the input is
+// counted by estimate; where they are, nothing arrived and nothing is counted.
+func TestInputOfACancelledCallIsCounted(t *testing.T) {
+	t.Parallel()
+	for name, plain := range map[string]bool{"unstreamed": true, "streamed": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite))
+			counted, asked := &countingMeter{}, make(silent, 1)
+			r.meter, r.client = counted, asked
+			n := r.start("node", 1, nil)
+			id := n.begin(run.Request{Options: run.Options{Plain: plain}}).RunID
+			<-asked
+			waitFor(t, func() bool { return n.engine.Active() == 1 }) // the call may be made before a worker holds the run
+			if _, err := n.Cancel(t.Context(), r.who.TenantID, id); err != nil {
+				t.Fatal(err)
+			}
+			end := n.end(id)
+			m, use := end.Metrics, counted.sum()
+			if end.Status != run.Cancelled || (m.InputTokens > 0) != plain || m.OutputTokens != 0 || (m.LLMCallsCount == 1) != plain {
+				t.Errorf("the run is %s with %+v", end.Status, m)
+			}
+			if use.InputTokens != m.InputTokens || use.OutputTokens != 0 || (use.ModelCalls == 1) != plain {
+				t.Errorf("%+v is counted, of %+v", use, m)
+			}
+		})
+	}
+}
+
+// silent is a model that never says anything. It holds who was asked.
+type silent chan struct{}
+
+func (s silent) Generate(ctx context.Context, _ model.Request, _ func(model.Delta)) (model.Response, error) {
+	s <- struct{}{}
+	<-ctx.Done()
+	return model.Response{}, ctx.Err()
+}

@@ -23,7 +23,7 @@ type ApproveRequest struct {
 // RejectRequest is the body of a rejection.
 type RejectRequest struct {
 	ApprovalID string `json:"approval_id,omitzero" format:"uuid" doc:"Which approval; if omitted, the pending one."`
-	Reason     string `json:"reason,omitzero" maxLength:"10000"`
+	Reason     string `json:"reason,omitzero" maxLength:"10000" doc:"Why, for the model and for people who look at the run."`
 	Continue   bool   `json:"continue,omitzero" doc:"Report the rejection to the model and continue the run, instead of ending it."`
 }
 

@@ -180,9 +180,9 @@ type Output struct {
 // Limits bound a run. Nil is no limit; 0 allows none (rule D6-zero-limit).
 type Limits struct {
 	MaxDurationMS   *int64 `json:"max_duration_ms,omitzero" minimum:"0" doc:"Milliseconds of running time."`
-	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0"`
-	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0"`
-	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0"`
+	MaxSteps        *int64 `json:"max_steps,omitzero" minimum:"0" doc:"Steps of the run: model calls and tool calls. Default: 200."`
+	MaxToolCalls    *int64 `json:"max_tool_calls,omitzero" minimum:"0" doc:"Tool calls of the run. Default: no limit."`
+	MaxTokensPerRun *int64 `json:"max_tokens_per_run,omitzero" minimum:"0" doc:"Tokens read and written. Default: no limit."`
 	// MaxCostUSD of 0 is no cap.
 	MaxCostUSD *float64 `json:"max_cost_usd,omitzero" minimum:"0" doc:"US dollars for model calls, by the catalogue's prices; 0: no cap. A call is made only if the rest pays for it."`
 }

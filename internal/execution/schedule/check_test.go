@@ -1,8 +1,6 @@
 package schedule_test
 
 import (
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,23 +56,5 @@ func TestCheckNamesEveryWrongField(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
-	}
-}
-
-// TestFieldOfAgents: the schedule of an agent is published as the schedules are.
-func TestFieldOfAgents(t *testing.T) {
-	t.Parallel()
-	published := func(of reflect.Type) map[string]string {
-		fields := map[string]string{}
-		for f := range of.Fields() {
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
-				fields[name] = f.Tag.Get("doc") + f.Tag.Get("enum") + f.Tag.Get("default") + f.Tag.Get("minimum") + f.Tag.Get("maximum") +
-					f.Tag.Get("maxLength") + f.Tag.Get("required")
-			}
-		}
-		return fields
-	}
-	if diff := cmp.Diff(published(reflect.TypeFor[schedule.Config]()), published(reflect.TypeFor[agent.Schedule]())); diff != "" {
-		t.Errorf("agent.Schedule is not as schedule.Config (-Config +Schedule):\n%s", diff)
 	}
 }

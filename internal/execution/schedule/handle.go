@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -305,13 +306,13 @@ func (s *Service) recordRefusal(ctx context.Context, f *firing, why string) erro
 // state.
 func (s *Service) recordFailure(tx txn.Tx, st *State, c *Config, a Alarm) error {
 	st.Failures++
-	if a.Paused = c.OnFailure == Pause; a.Paused {
+	if a.Paused = c.OnFailure == agent.PauseAfterFailure; a.Paused {
 		st.Status, st.NextRunAt = Paused, time.Time{}
 	}
 	if err := s.put(tx, st); err != nil {
 		return err
 	}
-	if c.OnFailure == Continue || s.Alert == nil {
+	if c.OnFailure == agent.ContinueAfterFailure || s.Alert == nil {
 		return nil
 	}
 	return s.Alert(tx, a)

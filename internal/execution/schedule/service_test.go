@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
@@ -390,11 +391,11 @@ func TestSetReplacesAndStartsAgain(t *testing.T) {
 		r.fatal(err)
 		want := &schedule.Schedule{
 			AgentID: id, NextRunAt: new(r.moment("12:10")), Status: schedule.Active, LastFiredAt: new(r.moment("12:05")),
-			Config: schedule.Config{
+			Config: schedule.Config{Schedule: agent.Schedule{
 				Cron: "*/5 * * * *", Enabled: true, Timezone: "Europe/Berlin", MaxConcurrent: 1, OnFailure: "pause", Misfire: "once",
-			},
+			}},
 		}
-		unexported := cmpopts.IgnoreUnexported(schedule.Schedule{}, schedule.Config{})
+		unexported := cmpopts.IgnoreUnexported(schedule.Schedule{}, schedule.Config{}, agent.Schedule{})
 		if diff := cmp.Diff(want, got, unexported, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

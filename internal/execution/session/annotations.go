@@ -65,7 +65,7 @@ type (
 			_ struct{} `json:"-" name:"SessionAnnotationCreate"`
 
 			MessageID string `json:"message_id" required:"true" minLength:"1" maxLength:"256" doc:"The annotated message; see message_id in the history."`
-			Content   string `json:"content" required:"true" minLength:"1" maxLength:"10000"`
+			Content   string `json:"content" required:"true" minLength:"1" maxLength:"10000" doc:"Text of the annotation."`
 		}
 	}
 	annotationIDIn struct {
@@ -78,7 +78,7 @@ type (
 		Body         struct {
 			_ struct{} `json:"-" name:"SessionAnnotationUpdate"`
 
-			Resolved *bool `json:"resolved,omitzero"`
+			Resolved *bool `json:"resolved,omitzero" doc:"Whether the annotation is dealt with."`
 		}
 	}
 	annotationList struct {

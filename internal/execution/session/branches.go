@@ -32,7 +32,7 @@ type newBranch struct {
 	ForkStep  int64  `json:"fork_point_step_seq,omitzero" minimum:"-1" doc:"The last step of that run to share; 0 for all steps, -1 for the run's message only."`
 	ForkPoint *int64 `json:"fork_point,omitzero" nullable:"true" minimum:"0" doc:"Instead of run and step: index of the last entry of the parent's history to share, from 0."`
 	ParentID  string `json:"parent_branch_id,omitzero" doc:"Default: the active branch."`
-	Name      string `json:"name,omitzero" maxLength:"200"`
+	Name      string `json:"name,omitzero" maxLength:"200" doc:"Name of the branch, as people see it."`
 }
 
 // fork makes a branch. New messages go to it only once it is activated.

@@ -36,21 +36,23 @@ type lifecycle struct {
 	cursors  *page.Cursors
 	clock    clock.Clock
 	checkURL egress.CheckFunc
-	audit    audit.Recorder
-	quota    quota.Gate
-	hints    hints
-	onChange ChangeHook
+	// providerOf returns the operator's provider of a model; nil: none is remembered.
+	providerOf func(ref string) string
+	audit      audit.Recorder
+	quota      quota.Gate
+	hints      hints
+	onChange   ChangeHook
 }
 
 // newSession is the body of a session's creation.
 type newSession struct {
 	_ struct{} `json:"-" name:"SessionCreate"`
 
-	AgentID       string         `json:"agent_id" format:"uuid" required:"true"`
-	TeamID        *string        `json:"team_id,omitzero" format:"uuid" nullable:"true"`
-	Metadata      schema.Object  `json:"metadata,omitzero"`
+	AgentID       string         `json:"agent_id" format:"uuid" required:"true" doc:"The agent of the session."`
+	TeamID        *string        `json:"team_id,omitzero" format:"uuid" nullable:"true" doc:"The team of the session. Teams do not exist yet: any id is refused with 404."`
+	Metadata      schema.Object  `json:"metadata,omitzero" doc:"Data of yours, kept with the session."`
 	QueueMode     string         `json:"queue_mode" enum:"allow,reject" default:"allow" doc:"While a run of the branch is under way: allow queues a message, reject refuses it with 409."`
-	ModelOverride *ModelOverride `json:"model_override"`
+	ModelOverride *ModelOverride `json:"model_override" doc:"The model of this session, instead of the agent's."`
 	ExpiresIn     int64          `json:"expires_in_seconds" minimum:"1" maximum:"315360000" default:"86400" doc:"Seconds until the session expires."`
 }
 
@@ -67,6 +69,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 	if err != nil {
 		return nil, err
 	}
+	in.ModelOverride.remember(nil, l.providerOf)
 	now := l.clock.Now()
 	r := &Record{
 		TenantID: who.TenantID, SessionID: ident.New(), AgentID: g.ID, TeamID: in.TeamID, Status: Active,
@@ -245,6 +248,7 @@ func (l *lifecycle) update(ctx context.Context, tenant, id string, c change) (*S
 			r.QueueMode = c.QueueMode
 		}
 		if c.SetModel {
+			c.Model.remember(r.Model, l.providerOf)
 			r.Model = c.Model
 		}
 		r.UpdatedAt = l.clock.Now()
@@ -389,7 +393,7 @@ type (
 	bulkDeleteBody struct {
 		_ struct{} `json:"-" name:"SessionBulkDelete"`
 
-		SessionIDs []string `json:"session_ids" required:"true" minItems:"1" maxItems:"200"`
+		SessionIDs []string `json:"session_ids" required:"true" minItems:"1" maxItems:"200" doc:"The sessions to delete."`
 	}
 	bulkDeleted struct {
 		_ struct{} `json:"-" name:"SessionBulkDeleted"`

@@ -37,7 +37,7 @@ type sessionChange struct {
 	_ struct{} `json:"-" name:"SessionUpdate"`
 
 	Metadata      schema.Object  `json:"metadata,omitzero" doc:"Merged one level deep; null removes a key."`
-	QueueMode     string         `json:"queue_mode,omitzero" enum:"allow,reject"`
+	QueueMode     string         `json:"queue_mode,omitzero" enum:"allow,reject" doc:"While a run of the branch is under way: allow queues a message, reject refuses it with 409."`
 	ModelOverride *ModelOverride `json:"model_override" doc:"Null returns to the agent's model."`
 }
 

@@ -35,9 +35,9 @@ type messageService struct {
 type newMessage struct {
 	_ struct{} `json:"-" name:"SessionMessage"`
 
-	Content     string   `json:"content" required:"true" maxLength:"1000000"`
+	Content     string   `json:"content" required:"true" maxLength:"1000000" doc:"Text of the message."`
 	Command     string   `json:"command,omitzero" maxLength:"200" doc:"Passed in the run's input next to the message."`
-	FileIDs     []string `json:"file_ids,omitzero" maxItems:"20"`
+	FileIDs     []string `json:"file_ids,omitzero" maxItems:"20" doc:"Uploaded files that the model reads with the message."`
 	WorkspaceID string   `json:"workspace_id,omitzero" format:"uuid" doc:"The workspace in which the file tools of the run work, instead of the agent's. Needs the scope files:write."`
 
 	Settings schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers this message; takes precedence over the agent's, member by member."`

@@ -52,6 +52,9 @@ type Deps struct {
 	Cursors     *page.Cursors
 	Clock       clock.Clock
 	CheckURL    egress.CheckFunc // returns why an endpoint cannot be called
+	// ProviderOf returns the operator's provider of a model that an override names
+	// without an endpoint; nil: none is remembered.
+	ProviderOf func(ref string) string
 
 	Audit     audit.Recorder // nil: shares and closes are not recorded
 	Quota     quota.Gate     // nil: the number of active sessions is unlimited
@@ -101,7 +104,7 @@ func (s *Service) Connect(p Ports) {
 	s.turns = &turnQueue{store: d.Store, runs: p.Runs, clock: d.Clock, hints: notify}
 	s.lifecycle = &lifecycle{
 		store: d.Store, reader: s.reader, agents: d.Agents, runs: p.Runs, writer: d.Writer, queue: d.Queue, cursors: d.Cursors,
-		clock: d.Clock, checkURL: d.CheckURL, audit: d.Audit, quota: d.Quota, hints: notify, onChange: s.changed,
+		clock: d.Clock, checkURL: d.CheckURL, providerOf: d.ProviderOf, audit: d.Audit, quota: d.Quota, hints: notify, onChange: s.changed,
 	}
 	s.messages = &messageService{
 		reader: s.reader, turns: s.turns, runs: p.Runs, log: d.Log, cursors: d.Cursors, attachments: attachmentReader{p.Files},

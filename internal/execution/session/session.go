@@ -86,10 +86,11 @@ func (s *Session) Editable() any {
 type ModelOverride struct {
 	_ struct{} `json:"-" name:"SessionModel"`
 
-	Provider     string        `json:"provider" required:"true" enum:"openai_compat,custom"`
-	ModelRef     string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300"`
-	EndpointURL  string        `json:"endpoint_url,omitzero" format:"uri"`
-	Capabilities schema.Object `json:"capabilities,omitzero"`
+	Provider      string        `json:"provider" required:"true" enum:"openai_compat,custom" doc:"openai_compat: a model of the catalogue, or of endpoint_url; custom: a model of endpoint_url, or a builtin one."`
+	ModelRef      string        `json:"model_ref" required:"true" minLength:"1" maxLength:"300" doc:"A name that the endpoint knows, or <provider>/<model> of the catalogue."`
+	EndpointURL   string        `json:"endpoint_url,omitzero" format:"uri" doc:"An OpenAI-compatible endpoint of your own, up to and with /v1. Default: the deployment's."`
+	ModelProvider string        `json:"model_provider,omitzero" readOnly:"true" doc:"The operator's provider of the model, as it was when the model was named. Runs go to no other; where the operator removed it, they fail with model_provider_missing."`
+	Capabilities  schema.Object `json:"capabilities,omitzero" doc:"What the model can do. Runs read thinking, reasoning_effort, thinking_budget and max_context_tokens."`
 }
 
 // Spec returns the override in the form that runs take; nil if there is none.
@@ -97,7 +98,23 @@ func (m *ModelOverride) Spec() *model.Spec {
 	if m == nil {
 		return nil
 	}
-	return &model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL}
+	return &model.Spec{Provider: m.Provider, ModelRef: m.ModelRef, EndpointURL: m.EndpointURL, Remembered: m.ModelProvider}
+}
+
+// remember notes which provider serves the model of an override, that of before where
+// it names the same model.
+func (m *ModelOverride) remember(before *ModelOverride, providerOf func(ref string) string) {
+	if m == nil {
+		return
+	}
+	m.ModelProvider = ""
+	switch {
+	case providerOf == nil || m.EndpointURL != "" || m.Provider != model.OpenAICompat:
+	case before != nil && before.ModelRef == m.ModelRef && before.Provider == m.Provider && before.EndpointURL == "":
+		m.ModelProvider = before.ModelProvider
+	default:
+		m.ModelProvider = providerOf(m.ModelRef)
+	}
 }
 
 // addresses returns the endpoint of an override, nothing if it names none.

@@ -16,15 +16,15 @@ import (
 type newTask struct {
 	_ struct{} `json:"-" name:"TaskCreate"`
 
-	Title          string        `json:"title" required:"true" minLength:"1" maxLength:"500"`
-	Instructions   string        `json:"instructions,omitzero" maxLength:"10000"`
+	Title          string        `json:"title" required:"true" minLength:"1" maxLength:"500" doc:"Title of the task."`
+	Instructions   string        `json:"instructions,omitzero" maxLength:"10000" doc:"What the agent is to do."`
 	DueAt          *time.Time    `json:"due_at,omitzero" nullable:"true" doc:"Default: now."`
-	Recurrence     *Recurrence   `json:"recurrence"`
-	RequireConfirm bool          `json:"require_confirmation,omitzero"`
-	Delivery       *todoDelivery `json:"delivery"`
+	Recurrence     *Recurrence   `json:"recurrence" doc:"When it is due again after each time. Null: never."`
+	RequireConfirm bool          `json:"require_confirmation,omitzero" doc:"Whether a person confirms it before the agent begins. Default: false."`
+	Delivery       *todoDelivery `json:"delivery" doc:"How the result is sent. There are no channels yet: anything but null is refused."`
 	AgentID        string        `json:"agent_id,omitzero" format:"uuid" doc:"The agent to assign. Send exactly one of agent_id, agent_ids and team_id."`
-	AgentIDs       []string      `json:"agent_ids,omitzero" maxItems:"50"`
-	TeamID         string        `json:"team_id,omitzero" format:"uuid"`
+	AgentIDs       []string      `json:"agent_ids,omitzero" maxItems:"50" doc:"Several agents to assign; each gets a todo of its own."`
+	TeamID         string        `json:"team_id,omitzero" format:"uuid" doc:"The team to assign. Teams do not exist yet: any id is refused with 404."`
 }
 
 // Task answers the creation of a task.

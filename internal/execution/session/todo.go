@@ -41,8 +41,8 @@ func (s TodoStatus) valid() bool {
 type Recurrence struct {
 	_ struct{} `json:"-" name:"TodoRecurrence"`
 
-	Cron     string `json:"cron" required:"true" maxLength:"200"`
-	Timezone string `json:"timezone,omitzero" maxLength:"100"`
+	Cron     string `json:"cron" required:"true" maxLength:"200" doc:"Five fields: minute, hour, day of the month, month, day of the week."`
+	Timezone string `json:"timezone,omitzero" maxLength:"100" doc:"IANA name of the time zone of cron, such as Europe/Vienna. Default: UTC."`
 }
 
 // A Todo is an item of a session's todo list. An agent may be assigned to it,

@@ -20,22 +20,22 @@ import (
 type todoDelivery struct {
 	_ struct{} `json:"-" name:"TodoDelivery"`
 
-	Channels []string `json:"channels" enum:"email,telegram,whatsapp"`
-	Target   string   `json:"target,omitzero"`
+	Channels []string `json:"channels" enum:"email,telegram,whatsapp" doc:"The ways to send it."`
+	Target   string   `json:"target,omitzero" doc:"Address or number to which it is sent."`
 }
 
 // TodoFields are the fields that can be set when a todo is created or updated.
 type TodoFields struct {
-	Title          string        `json:"title,omitzero" maxLength:"500"`
-	Description    string        `json:"description,omitzero" nullable:"true" maxLength:"10000"`
-	Instructions   string        `json:"instructions,omitzero" nullable:"true" maxLength:"10000"`
+	Title          string        `json:"title,omitzero" maxLength:"500" doc:"Title of the todo. Required when it is created."`
+	Description    string        `json:"description,omitzero" nullable:"true" maxLength:"10000" doc:"What it is about, for people."`
+	Instructions   string        `json:"instructions,omitzero" nullable:"true" maxLength:"10000" doc:"What the agent is to do."`
 	DueAt          *time.Time    `json:"due_at,omitzero" nullable:"true" doc:"Default with an agent: now, or by the recurrence. Null: never."`
-	AgentID        *string       `json:"assign_agent_id,omitzero" nullable:"true" format:"uuid"`
-	TeamID         *string       `json:"assign_team_id,omitzero" nullable:"true" format:"uuid"`
-	Recurrence     *Recurrence   `json:"recurrence"`
-	Status         string        `json:"status,omitzero" enum:"pending,pending_confirmation,in_progress,done,completed,cancelled"`
-	RequireConfirm *bool         `json:"require_confirmation,omitzero" nullable:"true"`
-	Delivery       *todoDelivery `json:"delivery"`
+	AgentID        *string       `json:"assign_agent_id,omitzero" nullable:"true" format:"uuid" doc:"The agent that does it when it is due. Null: no agent."`
+	TeamID         *string       `json:"assign_team_id,omitzero" nullable:"true" format:"uuid" doc:"The team that does it. Teams do not exist yet: any id is refused with 404."`
+	Recurrence     *Recurrence   `json:"recurrence" doc:"When it is due again after each time. Null: never."`
+	Status         string        `json:"status,omitzero" enum:"pending,pending_confirmation,in_progress,done,completed,cancelled" doc:"State of the todo; completed is an alias of done."`
+	RequireConfirm *bool         `json:"require_confirmation,omitzero" nullable:"true" doc:"Whether a person confirms it before the agent begins. Default: false."`
+	Delivery       *todoDelivery `json:"delivery" doc:"How the result is sent. There are no channels yet: anything but null is refused."`
 }
 
 type todoBody struct {

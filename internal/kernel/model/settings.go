@@ -10,13 +10,13 @@ import (
 type Settings struct {
 	_ struct{} `json:"-" name:"ModelSettings"`
 
-	Temperature      *float64       `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2"`
-	TopP             *float64       `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1"`
+	Temperature      *float64       `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2" doc:"How freely the model chooses its words: 0 the least, 2 the most. Default: the model's."`
+	TopP             *float64       `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1" doc:"Only the likeliest tokens whose probabilities add up to this are chosen from. Default: the model's."`
 	MaxOutputTokens  *int           `json:"max_output_tokens,omitzero" nullable:"true" minimum:"1" doc:"Of each answer of the model, thinking included."`
-	Seed             *int64         `json:"seed,omitzero" nullable:"true"`
+	Seed             *int64         `json:"seed,omitzero" nullable:"true" doc:"The same seed makes the same answer more likely, if the model supports that."`
 	Stop             *[]string      `json:"stop,omitzero" nullable:"true" maxItems:"4" doc:"Texts that end an answer."`
-	PresencePenalty  *float64       `json:"presence_penalty,omitzero" nullable:"true" minimum:"-2" maximum:"2"`
-	FrequencyPenalty *float64       `json:"frequency_penalty,omitzero" nullable:"true" minimum:"-2" maximum:"2"`
+	PresencePenalty  *float64       `json:"presence_penalty,omitzero" nullable:"true" minimum:"-2" maximum:"2" doc:"Above 0: tokens that occurred are less likely. Default: the model's."`
+	FrequencyPenalty *float64       `json:"frequency_penalty,omitzero" nullable:"true" minimum:"-2" maximum:"2" doc:"Above 0: tokens are less likely the more often they occurred. Default: the model's."`
 	ReasoningEffort  *string        `json:"reasoning_effort,omitzero" nullable:"true" enum:"none,minimal,low,medium,high,xhigh,max" doc:"Takes precedence over the agent's thinking."`
 	ParallelCalls    *bool          `json:"parallel_tool_calls,omitzero" nullable:"true" doc:"false: at most one tool call in an answer."`
 	ResponseFormat   jsontext.Value `json:"response_format,omitzero" doc:"As of OpenAI's chat completions: {type: text}, {type: json_object} or {type: json_schema, json_schema}."`

@@ -51,8 +51,10 @@ func (v *Versioned[T]) publishVersions() versionTypes {
 		field("Total", reflect.TypeFor[int](), `json:"total" required:"true" doc:"How many there are on all pages."`),
 		field("HasMore", reflect.TypeFor[*bool](), `json:"has_more,omitzero"`),
 		field("Cursor", str, `json:"cursor,omitzero"`))...)
-	types.create = named(v.Noun+"VersionCreate", field("Changelog", str, `json:"changelog" maxLength:"2000"`))
-	types.rollback = named(v.Noun+"Rollback", field("Version", number, `json:"version" required:"true" minimum:"1"`))
+	types.create = named(v.Noun+"VersionCreate",
+		field("Changelog", str, `json:"changelog" maxLength:"2000" doc:"What has changed, for people."`))
+	types.rollback = named(v.Noun+"Rollback",
+		field("Version", number, `json:"version" required:"true" minimum:"1" doc:"Number of the version to go back to."`))
 	types.diff = named(v.Noun+"VersionDiff",
 		owner,
 		field("VersionFrom", number, `json:"version_from" required:"true"`),

@@ -34,7 +34,7 @@ func TestChatOnAPipe(t *testing.T) {
 	s.typing("/new\nhello\n").run(0, words("chat calc"), "New session ", "You said: hello")
 	s.typing("/help\n/quit\nnever sent\n").run(0, words("chat calc"), "/history", "/branch [N] [NAME]", "//TEXT")
 	s.run(0, words("sessions show "+session), "calc", "other", "agentd chat --session "+session)
-	s.run(0, words("sessions messages "+session), "0  user", "What is 6*7?")
+	s.run(0, words("sessions messages "+session), "0  user", "What is 6*7?", `→ calculator {"expression":"6*7"}`)
 	s.run(0, words("sessions messages --json "+session), `"items": [`, `"role": "assistant"`)
 	s.run(0, words("sessions delete "+session), "Closed session")
 

@@ -56,6 +56,20 @@ func TestKnowledgeBasesFromFolders(t *testing.T) {
 	s.run(0, words("kb documents Handbook"), "parking.txt", "hours.csv")
 	s.run(0, words("kb list"), "Handbook  3")
 	s.run(0, words("kb add Handbook --json "+filepath.Join(dir, "hours.csv")), `"document_id"`)
+	// Large files are sent as they are, not in JSON; one that cannot be read leaves nothing.
+	large := func(name, begin, end string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(begin+strings.Repeat("0123456789abcdef", 9<<16)+end), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s.run(1, words("kb add Handbook "+large("broken.pdf", "%PDF-1.7\n", "")), "broken.pdf was not added", "No text can be extracted")
+	if files := s.run(0, words("api GET /api/v1/files")); strings.Contains(files, "broken.pdf") {
+		t.Errorf("a file that was refused is kept: %s", files)
+	}
+	s.run(0, words("kb add Handbook "+large("large.html", "<p>Closed on Sundays.</p><!-- ", " -->")), "Added ", "large.html, 1 chunk.")
+	s.run(0, words("kb search Handbook closed on sundays"), "large.html")
 	s.run(1, words("kb documents Hndbook"), `there is no knowledge base with the name "Hndbook"; did you mean "Handbook"?`)
 	s.run(1, words("kb add Handbook nowhere"), "nowhere")
 	s.run(2, words("kb delete Handbook"), "with all its documents?", "say --yes")

@@ -26,6 +26,12 @@ func TestKnowledgeBases(t *testing.T) {
 	if base["status"] != "ready" || base["document_count"] != 0.0 || base["embedding_model"] != "mine" || base["chunk_overlap"] != 100.0 || len(base["attached_agents"].([]any)) != 0 {
 		t.Errorf("made: %v", base)
 	}
+	// Without one, a base has the deployment's embedding model.
+	plain := n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "Plain"})
+	if plain["embedding_model"] != "sim-embedding" {
+		t.Errorf("the embedding model is %v", plain["embedding_model"])
+	}
+	n.Expect(204, "DELETE", apptest.KnowledgeBasesPath+"/"+plain["id"].(string), nil)
 	for _, body := range []object{{}, {"name": ""}, {"name": "x", "chunk_size": 63}, {"name": "x", "chunk_size": 65_537}, {"name": "x", "chunk_size": 100, "chunk_overlap": 51}, {"name": "x", "chunk_overlap": -1}} {
 		apptest.CheckCode(t, n.Do("POST", apptest.KnowledgeBasesPath, body), 422, "VALIDATION_ERROR")
 	}

@@ -36,6 +36,7 @@ func countKeptAnswers(n *apptest.Server) int {
 var keptAfterwards = map[string]string{
 	"spawnAgent":           "two commits, of the agent and of its task; a child more",
 	"searchMemory":         "reads",
+	"checkGovernance":      "reads",
 	"llmChatCompletion":    "asks a model, which costs once more",
 	"searchKnowledgeBase":  "reads",
 	"searchWeb":            "reads",

@@ -36,7 +36,7 @@ var unaudited = map[string]string{
 	"testNotificationTarget": ownInbox,
 
 	"authorizeMcpServer": "it only gives a link to an authorization server",
-	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
+	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "checkGovernance": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
 	"mintSseToken":      "it lasts a minute and carries less than what it is made with",
 	"patchMe":           "one's own profile",
 	"testLlmCredential": "it changes nothing", "createSpeech": "it changes nothing", "createTranscription": "it changes nothing",

@@ -155,7 +155,7 @@ var providerReads = []string{"listProviders", "listProviderModels", "listImagePr
 var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults"}
 
 // searches are reads that are a POST because what they look for is long.
-var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens"}
+var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens", "checkGovernance"}
 
 // ownThings are writes that anybody may do: they touch nothing but what the
 // caller came with, or signed in with.

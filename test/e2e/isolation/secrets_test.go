@@ -135,6 +135,7 @@ var unmarked = map[string]string{
 	"browser_sessions": "made by signing in, which TestSignIn* does; keys have none", "signin_factors": "sealed",
 	"sensor_calls":  "hashes and ids",
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
-	"usage_budgets": "numbers", "usage_counters": "counters", "usage_events": "which thresholds were told of", "usage_locks": "times",
+	"ledger_unsealed": "entries for some seconds", "ledger_heads": "a number and a hash", "governance_states": "numbers and times",
+	"usage_budgets": "numbers", "usage_counters": "counters", "usage_entries": "counters", "usage_events": "which thresholds were told of", "usage_locks": "times",
 	"workspace_agents": "ids", "webhook_deliveries": "ids, and what receivers answered",
 }

@@ -134,7 +134,7 @@ func TestMCPConsent(t *testing.T) {
 		status int
 		says   string
 	}{
-		"nobody":          {newBrowser(t, n), 401, "Sign in to agentd"},
+		"nobody":          {newBrowser(t, n), 401, `href="/signin?return_to=%2Fapi%2Fv1%2Fmcp%2Foauth%2Fstart%3Fstate%3D`},
 		"another company": {browserOf(t, n, victim.TenantID, victim.UserID), 403, "another company"},
 		"a viewer":        {browserOf(t, n, tenant, viewer.UserID), 403, "agents:write"},
 	} {
@@ -149,7 +149,7 @@ func TestMCPConsent(t *testing.T) {
 	ann.stops = true
 	res, page := ann.send("GET", link, nil)
 	policy := res.Header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "style-src 'sha256-", "frame-ancestors 'none'", "base-uri 'none'"} {
+	for _, part := range []string{"default-src 'none'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
 		if !strings.Contains(policy, part) {
 			t.Errorf("the policy %q lacks %s", policy, part)
 		}

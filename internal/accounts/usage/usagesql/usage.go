@@ -36,10 +36,16 @@ const (
 		cached_tokens, cache_write_tokens`
 	totals = `period, runs, input_tokens + output_tokens, tool_calls, cost_nano`
 	// A month sorts before its days, and its name is shorter than that of a day.
-	spent = `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = ''
-		AND source = '' AND period >= ? AND period <= ? AND LENGTH(period) = 10`
-	listTotals = `SELECT ` + totals + ` FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = '' AND source = ''
-		AND period`
+	spent = `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM (
+		SELECT cost_nano FROM usage_counters WHERE tenant_id = ? AND agent_id = '' AND model = ''
+			AND source = '' AND period >= ? AND period <= ? AND LENGTH(period) = 10
+		UNION ALL SELECT cost_nano FROM usage_entries WHERE tenant_id = ? AND day >= ? AND day <= ?) AS parts`
+	entryTotals = `SELECT '', day, CAST(SUM(runs) AS BIGINT), CAST(SUM(input_tokens + output_tokens) AS BIGINT),
+		CAST(SUM(tool_calls) AS BIGINT), CAST(SUM(cost_nano) AS BIGINT) FROM usage_entries WHERE tenant_id = ? GROUP BY day`
+	// One statement, since what is read must be of one moment: entries move to the
+	// counters.
+	listTotals = entryTotals + ` UNION ALL SELECT period, ` + totals + ` FROM usage_counters
+		WHERE tenant_id = ? AND agent_id = '' AND model = '' AND source = '' AND period`
 )
 
 var (
@@ -100,7 +106,7 @@ func (s *Store) LockBudgetTx(tx txn.Tx, tenant string) (*usage.Budget, error) {
 }
 
 // IncrementTx implements usage.Store.
-func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.Use, want bool) (m, d usage.Totals, err error) {
+func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.Use) (m, d usage.Totals, err error) {
 	var total quota.Use
 	for _, u := range uses {
 		total = usage.Sum(total, u)
@@ -113,23 +119,9 @@ func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.U
 	for _, u := range uses {
 		add(day, u)
 	}
-	query := insertCounters + strings.Repeat(`, `+oneCounter, 1+len(uses)) + addToCounters
 	t := sqldb.From(tx)
-	if !want {
-		_, err = t.Exec(query, args...)
-		return m, d, err
-	}
-	rows, err := t.Query(query+` RETURNING agent_id, `+totals, args...)
-	if err != nil {
-		return m, d, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var agent, period string
-		var n usage.Totals
-		if err := rows.Scan(&agent, &period, &n.Runs, &n.Tokens, &n.ToolCalls, &n.CostNano); err != nil {
-			return m, d, err
-		}
+	query := insertCounters + strings.Repeat(`, `+oneCounter, 1+len(uses)) + addToCounters + ` RETURNING agent_id, ` + totals
+	err = scanTotals(t.Query, query, args, func(agent, period string, n usage.Totals) {
 		switch {
 		case agent != "":
 		case period == month:
@@ -137,8 +129,39 @@ func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.U
 		default:
 			d = n
 		}
+	})
+	if err != nil {
+		return m, d, err
 	}
-	return m, d, errors.Join(rows.Err(), rows.Close())
+	// Entries from when the tenant had no limits. They cannot move to the counters
+	// now, which are locked.
+	err = scanTotals(t.Query, entryTotals, []any{tenant}, func(_, of string, n usage.Totals) {
+		if strings.HasPrefix(of, month) {
+			m = m.Plus(n)
+		}
+		if of == day {
+			d = d.Plus(n)
+		}
+	})
+	return m, d, err
+}
+
+// scanTotals reads rows of two names and totals.
+func scanTotals(query sqldb.QueryFunc, text string, args []any, row func(first, second string, n usage.Totals)) error {
+	rows, err := query(text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var first, second string
+		var n usage.Totals
+		if err := rows.Scan(&first, &second, &n.Runs, &n.Tokens, &n.ToolCalls, &n.CostNano); err != nil {
+			return err
+		}
+		row(first, second, n)
+	}
+	return errors.Join(rows.Err(), rows.Close())
 }
 
 func useArgs(tenant, period string, u quota.Use) []any {
@@ -164,31 +187,27 @@ func (s *Store) IncrementRequestsTx(tx txn.Tx, tenant string, requests map[strin
 
 // ListTotals implements usage.Store.
 func (s *Store) ListTotals(ctx context.Context, tenant string, periods ...string) ([]usage.Totals, error) {
-	at := make(map[string]int, len(periods))
-	for i, p := range periods {
-		at[p] = i
-	}
-	in, args := sqldb.In(periods, tenant)
-	rows, err := s.db.Query(ctx, listTotals+in, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := make([]usage.Totals, len(periods))
-	for rows.Next() {
-		var period string
-		var n usage.Totals
-		if err := rows.Scan(&period, &n.Runs, &n.Tokens, &n.ToolCalls, &n.CostNano); err != nil {
-			return nil, err
+	add := func(period string, n usage.Totals) {
+		if i := slices.Index(periods, period); i >= 0 {
+			all[i] = all[i].Plus(n)
 		}
-		all[at[period]] = n
 	}
-	return all, rows.Err()
+	in, args := sqldb.In(periods, tenant, tenant)
+	err := scanTotals(s.db.Reader(ctx), listTotals+in, args, func(period, day string, n usage.Totals) {
+		if period != "" {
+			add(period, n)
+			return
+		}
+		add(day, n)
+		add(day[:len("2026-09")], n)
+	})
+	return all, err
 }
 
 // GetSpent implements usage.Store.
 func (s *Store) GetSpent(ctx context.Context, tx txn.Tx, tenant, from, to string) (nano int64, err error) {
-	err = s.rowOr(ctx, tx, spent, tenant, from, to).Scan(&nano)
+	err = s.rowOr(ctx, tx, spent, tenant, from, to, tenant, from, to).Scan(&nano)
 	return nano, err
 }
 
@@ -198,15 +217,16 @@ func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]u
 	if q.ByDay {
 		query, by = `SELECT period, '', '', '', `, ` GROUP BY period`
 	}
-	query += summedCounters + ` FROM usage_counters WHERE tenant_id = ? AND period >= ? AND period <= ?`
+	ofAgent := ` AND agent_id <> ''`
 	args := []any{tenant, q.From, q.To}
 	if q.AgentID != "" {
-		query += ` AND agent_id = ?`
+		ofAgent = ` AND agent_id = ?`
 		args = append(args, q.AgentID)
-	} else {
-		query += ` AND agent_id <> ''`
 	}
-	rows, err := s.db.Query(ctx, query+by, args...)
+	const columns = ` AS period, model, source, key_id, ` + counters + ` FROM usage_`
+	query += summedCounters + ` FROM (SELECT period` + columns + `counters WHERE tenant_id = ? AND period >= ? AND period <= ?` + ofAgent +
+		` UNION ALL SELECT day` + columns + `entries WHERE tenant_id = ? AND day >= ? AND day <= ?` + ofAgent + `) AS parts`
+	rows, err := s.db.Query(ctx, query+by, append(args, args...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -119,9 +119,19 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
 	c.createExamples(add)
+	c.createRules()
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
 	return c
+}
+
+// createRules makes a constitution, and so entries in the ledger.
+func (c *Company) createRules() {
+	c.T.Helper()
+	c.Expect(200, "PUT", "/api/v1/governance/constitution", apptest.Object{
+		"rules": []apptest.Object{{"rule_id": c.Mark, "principle": c.Mark, "action": "word:" + c.Mark}}, "rationale": c.Mark,
+	})
+	c.Expect(200, "GET", "/api/v1/governance/ledger", nil) // seals them
 }
 
 // createFiles fills a company with files, workspaces and artifacts.

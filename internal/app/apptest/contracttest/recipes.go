@@ -90,7 +90,12 @@ var Recipes = map[string]recipe{
 	"createTask": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"title": "made by a test", "agent_id": c.IDs["agentId"][0]}
 	}},
-	"searchWeb":  {body: apptest.Object{"query": "ducks"}},
+	"searchWeb": {body: apptest.Object{"query": "ducks"}},
+	// Over at once: what other tests do in the company is to succeed.
+	"activateSafeMode": {body: apptest.Object{"reason": "made by a test", "deadline_hours": 1e-9}},
+	"amendConstitution": {with: func(*Company) apptest.Object { // each time another rule
+		return apptest.Object{"rule_id": ident.New(), "action": "add", "rule": apptest.Object{"rule_id": "any", "principle": "made by a test"}}
+	}},
 	"spawnAgent": {body: apptest.Object{"name": "made by a test", "tools": []string{"calculator"}}},
 
 	"createWebhook": {body: apptest.Object{"url": "https://example.com/made-by-a-test", "events": []string{"run.failed"}}},
@@ -252,6 +257,11 @@ var References = map[string]string{
 
 	"actor_id": "keyId",
 
+	// Rules and checks only compare these.
+	"rule_id": "", "rules[].rule_id": "", "rule.rule_id": "",
+	"checkGovernance agent_id": "", "checkGovernance run_id": "",
+	"proposal_id": "", // of no table yet
+
 	// What will name things once there are any.
 	"team_id":        "",
 	"assign_team_id": "",
@@ -289,7 +299,8 @@ var PlainParameters = map[string]bool{
 // Unconditional lists the parameters of operations that answer the same whether
 // or not the resource exists, with their status.
 var Unconditional = map[string]int{
-	"unassignWorkspace agent_id":        404, // a query parameter that is no filter
+	"unassignWorkspace agent_id":  404, // a query parameter that is no filter
+	"getAgentObligations agentId": 200, "getAgentViolations agentId": 200,
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
 	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }

@@ -1,6 +1,6 @@
 "use strict";
 SwaggerUIBundle({
-  url: "/api/v1/openapi.json",
+  url: new URL("../api/v1/openapi.json", document.currentScript.src).href, // below whatever path a proxy serves agentd
   dom_id: "#docs",
   deepLinking: true,
   docExpansion: "none",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -168,6 +167,15 @@ func (s *suite[T]) create(t *testing.T) {
 		t.Errorf("published %q", got)
 	}
 	full := numbered(s.Full)
+	var sent map[string]any
+	if err := json.Unmarshal([]byte(full), &sent); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range settable[T]() {
+		if _, ok := sent[field]; !ok {
+			t.Errorf("Samples.Full does not set %s, so that no test shows what the field does", field)
+		}
+	}
 	reply, err := s.Do(t.Context(), "POST", s.store.Path, Args{"": full})
 	if err != nil {
 		t.Fatal(err)
@@ -182,18 +190,6 @@ func moment(t *testing.T, v any) time.Time {
 		t.Fatal(err)
 	}
 	return at
-}
-
-// fields returns the JSON names of T's fields that have a tag.
-func fields[T any](tag string) []string {
-	var names []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
-		if f.Tag.Get(tag) == "true" {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // wantSent compares an answer with the body that made it.

@@ -11,6 +11,7 @@ var bounded = map[string]string{
 	"secret_servers":   "a row for each node",
 	"kept_secrets":     "a few secrets of the deployment",
 	"search_marks":     "a row for each kind that is searched",
+	"usage_entries":    "its rows move to the counters within seconds",
 	"tenant_purges":    "a row for each purge under way",
 }
 

@@ -24,10 +24,11 @@ import (
 
 const templateName = "agentd_template"
 
-// server is a temporary PostgreSQL server. It listens on a socket in its own
-// directory only, so that it can meet no other server.
+// server is a temporary PostgreSQL server. It is reached through a socket in its
+// own directory, so that it can meet no other server.
 type server struct {
-	dir string
+	dir  string
+	port string
 	// alive is never read: its end, which comes with the test process however
 	// that dies, makes the guard stop the server and remove the directory.
 	alive io.WriteCloser
@@ -37,12 +38,13 @@ type server struct {
 	largeErr  error
 }
 
-var errNotInstalled = errors.New("PostgreSQL is not installed")
+// ErrNotInstalled is in the chain of errors of machines without PostgreSQL.
+var ErrNotInstalled = errors.New("PostgreSQL is not installed")
 
 func startedServer(tb testing.TB) *server {
 	tb.Helper()
 	s, err := start()
-	if errors.Is(err, errNotInstalled) && os.Getenv("AGENTD_TEST_REQUIRE_POSTGRES") != "1" {
+	if errors.Is(err, ErrNotInstalled) && os.Getenv("AGENTD_TEST_REQUIRE_POSTGRES") != "1" {
 		tb.Skip(err)
 	}
 	if err != nil {
@@ -62,25 +64,55 @@ func fastest() string {
 	return shared
 }
 
-// guard runs the server until its standard input ends.
-const guard = `"$1" -D "$2/data" -k "$2" -c listen_addresses= -c port=5432 \
-	-c fsync=off -c synchronous_commit=off -c full_page_writes=off \
-	-c shared_buffers=64MB -c max_connections=500 -c log_min_messages=fatal >"$2/log" 2>&1 &
+// guard runs the server with the settings that follow, until its standard input
+// ends.
+const guard = `program=$1 dir=$2
+shift 2
+"$program" -D "$dir/data" -k "$dir" -c max_connections=500 -c log_min_messages=fatal "$@" >"$dir/log" 2>&1 &
 cat >/dev/null
 kill -QUIT $!
 wait $!
-rm -rf "$2"`
+rm -rf "$dir"`
 
 var start = sync.OnceValues(func() (*server, error) {
+	s, err := run(fastest(), "listen_addresses=", "port=5432", "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+		"shared_buffers=64MB")
+	if err != nil {
+		return nil, err
+	}
+	return s, s.settled(s.prepare())
+})
+
+// StartDurable starts a server for measurements, with the settings that PostgreSQL
+// comes with, on a disk and on a port of 127.0.0.1. It has the empty databases of
+// the given names. stop, or the end of the process, ends it and removes its data.
+func StartDurable(port string, databases ...string) (stop func(), err error) {
+	s, err := run("", "listen_addresses=127.0.0.1", "port="+port)
+	if err != nil {
+		return nil, err
+	}
+	s.port = port
+	err = s.answers()
+	for _, name := range databases {
+		if err == nil {
+			err = s.admin("CREATE DATABASE " + name)
+		}
+	}
+	return func() { s.alive.Close() }, s.settled(err)
+}
+
+// run starts a server in a directory of its own below a parent; it may not answer
+// yet.
+func run(parent string, settings ...string) (*server, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(fastest(), "agentd-pg-")
+	dir, err := os.MkdirTemp(parent, "agentd-pg-")
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: dir}
+	s := &server{dir: dir, port: "5432"}
 	attr, err := owner(dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -93,6 +125,9 @@ var start = sync.OnceValues(func() (*server, error) {
 		return nil, errors.Join(fmt.Errorf("initdb: %w\n%s", err, out), os.RemoveAll(dir))
 	}
 	cmd := exec.Command("sh", "-c", guard, "guard", filepath.Join(bin, "postgres"), dir)
+	for _, setting := range settings {
+		cmd.Args = append(cmd.Args, "-c", setting)
+	}
 	cmd.Dir, cmd.SysProcAttr = dir, attr
 	if s.alive, err = cmd.StdinPipe(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -100,23 +135,33 @@ var start = sync.OnceValues(func() (*server, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := s.prepare(); err != nil {
-		log, _ := os.ReadFile(filepath.Join(dir, "log"))
-		s.alive.Close()
-		return nil, fmt.Errorf("start PostgreSQL: %w\n%s", err, log)
-	}
 	return s, nil
-})
+}
 
-// prepare waits until the server answers, and makes the template.
-func (s *server) prepare() error {
+// settled ends a server that could not be prepared, and returns why.
+func (s *server) settled(err error) error {
+	if err == nil {
+		return nil
+	}
+	log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+	s.alive.Close()
+	return fmt.Errorf("start PostgreSQL: %w\n%s", err, log)
+}
+
+// answers waits until the server answers.
+func (s *server) answers() error {
 	deadline := time.Now().Add(30 * time.Second)
 	err := s.check()
 	for err != nil && time.Now().Before(deadline) {
 		time.Sleep(20 * time.Millisecond)
 		err = s.check()
 	}
-	if err != nil {
+	return err
+}
+
+// prepare makes the template.
+func (s *server) prepare() error {
+	if err := s.answers(); err != nil {
 		return err
 	}
 	if err := s.admin("CREATE DATABASE " + templateName); err != nil {
@@ -163,7 +208,7 @@ func (s *server) admin(statement string) error {
 
 func (s *server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database,
-		RawQuery: url.Values{"host": {s.dir}, "port": {"5432"}}.Encode()}
+		RawQuery: url.Values{"host": {s.dir}, "port": {s.port}}.Encode()}
 	return u.String()
 }
 
@@ -183,7 +228,7 @@ func binaries() (dir string, err error) {
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil || len(found) == 0 {
-		return "", errNotInstalled
+		return "", ErrNotInstalled
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil
 }
@@ -201,7 +246,7 @@ func owner(dir string) (*syscall.SysProcAttr, error) {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, errNotInstalled
+		return nil, ErrNotInstalled
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
@@ -214,16 +259,28 @@ func owner(dir string) (*syscall.SysProcAttr, error) {
 // Binary returns the path of a program that comes with the installed PostgreSQL.
 func Binary(tb testing.TB, name string) string {
 	tb.Helper()
-	dir, err := binaries()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-		return path
-	}
-	path, err := exec.LookPath(name)
+	path, err := Program(name)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return path
+}
+
+// Program is Binary outside of tests.
+func Program(name string) (string, error) {
+	dir, err := binaries()
+	if err != nil {
+		return "", err
+	}
+	if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+		return path, nil
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("%w: there is no %s", ErrNotInstalled, name)
+	}
+	return found[len(found)-1], nil
 }

@@ -1,0 +1,85 @@
+package usagesql
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"agentd/internal/accounts/usage"
+	"agentd/internal/base/txn"
+	"agentd/internal/kernel/quota"
+	"agentd/internal/store/sqldb"
+)
+
+// An entry has the columns of a counter, with the day for its period.
+const entryColumns = `tenant_id, day, agent_id, model, source, key_id, ` + counters
+
+var (
+	insertEntry = sqldb.Insert(`usage_entries`, entryColumns+`, entry_id`)
+	// Those that another node is about to delete are left to it.
+	deleteEntries = `DELETE FROM usage_entries WHERE (tenant_id, entry_id) IN (
+		SELECT tenant_id, entry_id FROM usage_entries ORDER BY tenant_id, entry_id LIMIT ?%s) RETURNING ` + entryColumns
+	addCounter = insertCounters + addToCounters
+)
+
+// AppendTx implements usage.Store.
+func (s *Store) AppendTx(tx txn.Tx, tenant, day string, uses []quota.Use) error {
+	for _, u := range uses {
+		if _, err := sqldb.From(tx).Exec(insertEntry, append(useArgs(tenant, day, u), rand.Int64())...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counterOf identifies a counter. Those of a tenant are locked in their order, the
+// month's first.
+type counterOf struct{ tenant, period, agent, model, source, key string }
+
+// SettleTx implements usage.Store.
+func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
+	t := sqldb.From(tx)
+	lock := ""
+	if t.Postgres() {
+		lock = ` FOR UPDATE SKIP LOCKED`
+	}
+	rows, err := t.Query(strings.Replace(deleteEntries, `%s`, lock, 1), limit)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	sums := map[counterOf]quota.Use{}
+	for rows.Next() {
+		var at counterOf
+		var u quota.Use
+		err := rows.Scan(&at.tenant, &at.period, &at.agent, &at.model, &at.source, &at.key,
+			&u.Runs, &u.ModelCalls, &u.InputTokens, &u.OutputTokens, &u.ThinkingTokens, &u.ToolCalls, &u.CostNano,
+			&u.CachedTokens, &u.CacheWriteTokens)
+		if err != nil {
+			return 0, err
+		}
+		day, month := counterOf{tenant: at.tenant, period: at.period}, counterOf{tenant: at.tenant, period: at.period[:len("2026-09")]}
+		for _, c := range []counterOf{month, day, at} {
+			sums[c] = usage.Sum(sums[c], u)
+		}
+		n++
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return 0, err
+	}
+	order := func(a, b counterOf) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.period, b.period), cmp.Compare(a.agent, b.agent),
+			cmp.Compare(a.model, b.model), cmp.Compare(a.source, b.source), cmp.Compare(a.key, b.key))
+	}
+	for _, c := range slices.SortedFunc(maps.Keys(sums), order) {
+		u := sums[c]
+		u.AgentID, u.Model, u.Source, u.KeyID = c.agent, c.model, c.source, c.key
+		if _, err := t.Exec(addCounter, useArgs(c.tenant, c.period, u)...); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}

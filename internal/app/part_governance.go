@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"slices"
+	"time"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
+	"agentd/internal/base/route"
+	"agentd/internal/governance/constitution"
+	"agentd/internal/governance/constitution/constitutionsql"
+	"agentd/internal/governance/ledger"
+	"agentd/internal/governance/ledger/ledgersql"
+)
+
+// governance is the rules that agents act under, and the record of what was decided
+// by them.
+type governance struct {
+	off          bool
+	ledger       *ledger.Ledger
+	constitution *constitution.Service
+}
+
+// signalGovernance makes every node read the rules of a tenant again.
+const signalGovernance = "governance"
+
+func newGovernance(p *platform) *governance {
+	var keys []ed25519.PrivateKey
+	for _, seed := range p.box.DeriveAll("ledger") {
+		keys = append(keys, ed25519.NewKeyFromSeed(seed))
+	}
+	g := &governance{
+		off: p.cfg.Governance.Off(),
+		ledger: ledger.New(ledger.Deps{
+			Store: ledgersql.New(p.db), Writer: p.db, Clock: p.clock, Key: keys[0], Former: keys[1:], Log: p.log, Off: p.cfg.Governance.Off(),
+		}),
+	}
+	start := time.Now()
+	g.constitution = constitution.New(constitution.Deps{
+		Store: constitutionsql.New(p.db), Writer: p.db, Clock: p.clock, Ledger: g.ledger, Audit: p.audit,
+		Signal:  func(tenant string) { p.hub.Signal(signalGovernance, tenant) },
+		Elapsed: func() time.Duration { return time.Since(start) },
+	})
+	return g
+}
+
+func (g *governance) part(p *platform) part {
+	made := part{name: "governance", routes: slices.Concat(g.ledger.Routes(), g.constitution.Routes())}
+	if g.off {
+		for i := range made.routes {
+			made.routes[i] = switchedOff(made.routes[i])
+		}
+		return made
+	}
+	made.services = []service{background(g.ledger.Serve), p.onSignal(signalGovernance, g.constitution.Drop)}
+	return made
+}
+
+// switchedOff returns the route with an answer that says that governance is off.
+func switchedOff(r route.Route) route.Route {
+	r.Call = func(context.Context, authz.Caller, any) (any, error) {
+		return nil, fault.New(fault.Unsupported, "governance_not_enabled", "Governance is switched off on this service (AGENTD_GOVERNANCE=off).")
+	}
+	return r
+}

@@ -1,0 +1,4 @@
+package constitution
+
+// SafeModeBody is the body of activateSafeMode.
+var SafeModeBody = safeModeIn{}.Body

@@ -1,0 +1,180 @@
+package constitution
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/rule"
+)
+
+// SafeModeRule is the rule that blocks every act in safe mode.
+const SafeModeRule = "emergency-safe-mode"
+
+// compiled is a rule that is ready to judge.
+type compiled struct {
+	*Rule
+
+	condition *rule.Rule // nil: none
+	broken    error      // why the condition cannot be compiled
+}
+
+// ruleset is a constitution that is ready to judge, indexed by actions. It is never
+// changed.
+type ruleset struct {
+	exact    map[string][]*compiled
+	prefixes map[string][]*compiled // of rules whose action ends in *, by what is before it
+	lengths  []int                  // of these prefixes
+}
+
+// compile returns nil if no rule judges an act.
+func compile(rules []Rule) *ruleset {
+	set := &ruleset{exact: map[string][]*compiled{}, prefixes: map[string][]*compiled{}}
+	known := map[int]bool{}
+	for i := range rules {
+		r := &rules[i]
+		if r.Action == "" || r.RuleType == Requirement {
+			continue
+		}
+		c := &compiled{Rule: r}
+		if r.Condition != "" {
+			c.condition, c.broken = rule.Compile(r.Condition, names...)
+		}
+		prefix, open := strings.CutSuffix(r.Action, "*")
+		if !open {
+			set.exact[r.Action] = append(set.exact[r.Action], c)
+			continue
+		}
+		set.prefixes[prefix] = append(set.prefixes[prefix], c)
+		if !known[len(prefix)] {
+			known[len(prefix)] = true
+			set.lengths = append(set.lengths, len(prefix))
+		}
+	}
+	if len(set.exact)+len(set.prefixes) == 0 {
+		return nil
+	}
+	return set
+}
+
+// match returns the rules that are for an act of an agent, with the action of each.
+func (s *ruleset) match(agent string, actions []string) (found []*compiled, by []string) {
+	add := func(rules []*compiled, action string) {
+		for _, r := range rules {
+			if r.binds(agent) {
+				found, by = append(found, r), append(by, action)
+			}
+		}
+	}
+	for _, action := range actions {
+		add(s.exact[action], action)
+		for _, n := range s.lengths {
+			if n <= len(action) {
+				add(s.prefixes[action[:n]], action)
+			}
+		}
+	}
+	return found, by
+}
+
+// judge judges an act. An error is that of ctx.
+func (s *ruleset) judge(ctx context.Context, r policy.Run, act policy.Act) (policy.Ruling, error) {
+	var ruling policy.Ruling
+	if s == nil {
+		return ruling, nil
+	}
+	found, by := s.match(r.AgentID, act.Actions)
+	if len(found) == 0 {
+		return ruling, nil
+	}
+	v := &values{run: r, act: act}
+	lifts, lifted := int64(0), false
+	for _, c := range found {
+		if c.RuleType != Permission || c.Shadow {
+			continue
+		}
+		if holds, err := c.holds(ctx, v); err == nil && holds && (!lifted || c.Priority > lifts) {
+			lifts, lifted = c.Priority, true
+		}
+	}
+	for i, c := range found {
+		if c.RuleType != Prohibition || lifted && lifts > c.Priority && !c.Immutable {
+			continue
+		}
+		holds, err := c.holds(ctx, v)
+		if e := ctx.Err(); e != nil {
+			return ruling, e
+		}
+		if err == nil && !holds {
+			continue
+		}
+		effect, message := c.effect(), c.Principle
+		if err != nil {
+			// What the rule would have decided is not known, so the act is not done.
+			effect = max(effect, policy.Deny)
+			if !c.forbids() {
+				effect = c.effect()
+			}
+			message = fmt.Sprintf("The rule's condition cannot be evaluated (%v). %s", err, c.Principle)
+		}
+		ruling.Findings = append(ruling.Findings, policy.Finding{
+			RuleID: c.RuleID, Severity: c.Severity, Action: by[i], Decision: effect.String(), Message: message, Shadow: c.Shadow,
+		})
+		if !c.Shadow {
+			ruling.Effect = max(ruling.Effect, effect)
+		}
+	}
+	return ruling, nil
+}
+
+// holds evaluates the condition on an act.
+func (c *compiled) holds(ctx context.Context, v *values) (bool, error) {
+	switch {
+	case c.broken != nil:
+		return false, c.broken
+	case c.condition == nil:
+		return true, nil
+	}
+	vars, err := v.vars()
+	if err != nil {
+		return false, err
+	}
+	return c.condition.True(ctx, vars)
+}
+
+// values are the variables of conditions, made when the first is evaluated.
+type values struct {
+	run  policy.Run
+	act  policy.Act
+	made map[string]any
+	err  error
+}
+
+func (v *values) vars() (map[string]any, error) {
+	if v.made != nil || v.err != nil {
+		return v.made, v.err
+	}
+	args := map[string]any{}
+	if len(v.act.Arguments) > 0 {
+		if err := json.Unmarshal(v.act.Arguments, &args); err != nil {
+			v.err = fmt.Errorf("the arguments are not a JSON object")
+			return nil, v.err
+		}
+	}
+	agent, run := map[string]any{}, map[string]any{}
+	if v.act.Facts != nil {
+		agent, run = v.act.Facts()
+	}
+	agent["id"], run["id"] = v.run.AgentID, v.run.RunID
+	sources := make([]any, len(v.act.Sources))
+	for i, s := range v.act.Sources {
+		sources[i] = s
+	}
+	v.made = map[string]any{
+		"args": args, "agent": agent, "run": run, "tenant": map[string]any{"id": v.run.TenantID}, "sources": sources,
+	}
+	return v.made, nil
+}

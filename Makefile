@@ -172,8 +172,8 @@ bench-quick: ## The same, a first impression (about 2 minutes)
 	$(GO) run ./bench/measure -quick
 
 .PHONY: bench-growth
-bench-growth: ## Measure lists, writes, restart and bytes with RUNS=1000000 runs, on SQLite or POSTGRES=url (about 15 minutes)
-	$(GO) run ./bench/growth -runs $(or $(RUNS),1000000) $(if $(POSTGRES),-postgres "$(POSTGRES)")
+bench-growth: ## Measure lists, writes, restart and bytes with RUNS=1000000 runs, on both engines or on ENGINE (about 15 minutes each)
+	for engine in $(or $(ENGINE),sqlite postgres); do $(GO) run ./bench/growth -runs $(or $(RUNS),1000000) -engine $$engine || exit 1; done
 
 .PHONY: sbom
 sbom: build ## Write bin/agentd.cdx.json, what the program is made of (CycloneDX)

@@ -3,7 +3,8 @@
 // filter while two clients write, a restart after a kill, and bytes per run.
 //
 //	go run ./bench/growth                               # 1,000,000 runs on SQLite
-//	go run ./bench/growth -runs 100000 -postgres URL    # an empty PostgreSQL database
+//	go run ./bench/growth -runs 100000 -engine postgres # on a PostgreSQL server of its own
+//	go run ./bench/growth -postgres URL                 # in an empty PostgreSQL database
 //
 // A real run of a real server is made first. The others are copies of its rows
 // with other ids, times, states and texts.
@@ -22,7 +23,8 @@ import (
 
 type settings struct {
 	runs     int
-	postgres string
+	engine   string
+	postgres string // URL
 	dir      string
 	requests int
 }
@@ -30,7 +32,8 @@ type settings struct {
 func main() {
 	var s settings
 	flag.IntVar(&s.runs, "runs", 1_000_000, "number of runs")
-	flag.StringVar(&s.postgres, "postgres", "", "URL of an empty PostgreSQL database; SQLite without it")
+	flag.StringVar(&s.engine, "engine", "sqlite", "sqlite, or postgres: a server of its own")
+	flag.StringVar(&s.postgres, "postgres", "", "URL of an empty PostgreSQL database")
 	flag.StringVar(&s.dir, "dir", "", "directory of the data, kept afterwards; a temporary one without it")
 	flag.IntVar(&s.requests, "requests", 200, "requests of each list")
 	flag.Parse()
@@ -46,6 +49,14 @@ func run(s settings) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+	}
+	if s.engine == "postgres" && s.postgres == "" {
+		address, stop, err := startPostgres()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		s.postgres = address
 	}
 	build := exec.Command("go", "build", "-o", s.dir, "./cmd/agentd", "./bench/simmodel")
 	build.Stderr = os.Stderr
@@ -85,7 +96,13 @@ func run(s settings) (err error) {
 	if err := m.measureRestart(); err != nil {
 		return err
 	}
-	return m.measureBytes(s, things)
+	if err := m.measureBytes(s, things); err != nil {
+		return err
+	}
+	if s.postgres != "" {
+		return reportTables(s.postgres, s.runs)
+	}
+	return nil
 }
 
 func (s settings) database() string { return filepath.Join(s.dir, "data", "agentd.db") }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -172,18 +173,28 @@ func (m *machine) measureBytes(s settings, of things) error {
 			break
 		}
 	}
-	if s.postgres != "" || n == 0 {
-		fmt.Printf("\nA run and its steps are %d bytes as JSON.\n", data/max(1, n))
-		return nil
+	if n == 0 {
+		return errors.New("the long session has no runs")
 	}
-	files := int64(0)
-	for _, name := range []string{"agentd.db", "agentd.db-wal"} {
-		if info, err := os.Stat(filepath.Join(s.dir, "data", name)); err == nil {
-			files += info.Size()
-		}
+	files, err := s.bytes()
+	if err != nil {
+		return err
 	}
 	each, onDisk := data/n, files/int64(s.runs)
 	fmt.Printf("\nA run and its steps are %d bytes as JSON, and %d bytes of file and log, with its session and an audit entry: %.2f times.\n",
 		each, onDisk, float64(onDisk)/float64(each))
 	return nil
+}
+
+// bytes returns what the database has on disk.
+func (s settings) bytes() (files int64, err error) {
+	if s.postgres != "" {
+		return postgresBytes(s.postgres)
+	}
+	for _, name := range []string{"agentd.db", "agentd.db-wal"} {
+		if info, err := os.Stat(filepath.Join(s.dir, "data", name)); err == nil {
+			files += info.Size()
+		}
+	}
+	return files, nil
 }

@@ -174,6 +174,7 @@ func chat(b *bench) error {
 	u, err := load.Of(own.pid())
 	if err == nil {
 		b.report("peak memory, up to 256 clients", "", "", float64(u.Peak)/mib, atMost(120, " MiB"))
+		err = b.reportHeld(own)
 	}
 	return err
 }

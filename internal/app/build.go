@@ -36,13 +36,14 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	execution := newExecution(p, models, accounts, delivery, content, tools, agents)
+	execution := newExecution(p, models, accounts, delivery, content, tools, agents, governing)
 	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
 	}
 
 	content.connect(agents.agents)
+	governing.connect(agents.agents)
 	tools.connect(p, execution.runs, agents.agents)
 	agents.connect(execution.runs)
 	members.connect(accounts)

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"agentd/internal/content/search"
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
@@ -19,20 +20,33 @@ func observeWrites(r *prometheus.Registry) sqldb.Metrics {
 		Name: "agentd_commit_duration_seconds", Help: "Time of a commit, from the start of its first write.",
 		Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .05, .25, 1, 5},
 	})
+	held := prometheus.NewSummary(prometheus.SummaryOpts{
+		Name:       "agentd_writer_held_seconds",
+		Help:       "For how long a commit had the writer, in the last minutes: the 99th percentile, and the longest (1).",
+		Objectives: map[float64]float64{.99: .001, 1: 0}, MaxAge: 5 * time.Minute,
+	})
 	writes := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "agentd_writes_total", Help: "Writes that were committed; several share a commit on SQLite.",
 	})
 	failed := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "agentd_writes_failed_total", Help: "Writes that the database refused: locked, full or gone.",
 	})
-	r.MustRegister(took, writes, failed)
+	r.MustRegister(took, held, writes, failed)
 	return sqldb.Metrics{
 		Committed: func(closures int, d time.Duration) {
 			writes.Add(float64(closures))
 			took.Observe(d.Seconds())
+			held.Observe(d.Seconds())
 		},
 		Failed: func(closures int, _ error) { failed.Add(float64(closures)) },
 	}
+}
+
+// observeSearch registers the metric of the search's index.
+func observeSearch(r *prometheus.Registry, s *search.Service) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentd_search_lag_seconds", Help: "For how long the oldest run has ended that this node is about to index for the search.",
+	}, func() float64 { return s.Lag().Seconds() }))
 }
 
 // newRunMetrics registers the metrics of runs.

@@ -46,6 +46,7 @@ type execution struct {
 
 func newExecution(
 	p *platform, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools, agents *agents,
+	governing *governance,
 ) *execution {
 	store, sessionStore := runsql.New(p.db), sessionsql.New(p.db)
 	x := &execution{
@@ -66,13 +67,14 @@ func newExecution(
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
 		Models: models.resolver, Client: models.client, Limits: models.limiter, Tools: tools.registry,
-		Gate: guardrail.Gate{All: agents.guardrails}, Remote: agents.servers,
+		Gate: guardrail.Gate{All: agents.guardrails}, Governor: governing.governor(), Remote: agents.servers,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
 		Clock:  p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
 	observeLoad(p.metrics, x.engine, p.hub)
+	observeSearch(p.metrics, x.search)
 	x.runs = &run.Service{
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,

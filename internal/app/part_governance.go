@@ -6,13 +6,16 @@ import (
 	"slices"
 	"time"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
+	"agentd/internal/base/txn"
 	"agentd/internal/governance/constitution"
 	"agentd/internal/governance/constitution/constitutionsql"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/governance/ledger/ledgersql"
+	"agentd/internal/kernel/policy"
 )
 
 // governance is the rules that agents act under, and the record of what was decided
@@ -44,6 +47,28 @@ func newGovernance(p *platform) *governance {
 		Elapsed: func() time.Duration { return time.Since(start) },
 	})
 	return g
+}
+
+// governor returns what the engine asks before each act; nil if governance is off.
+func (g *governance) governor() policy.Governor {
+	if g.off {
+		return nil
+	}
+	return g.constitution
+}
+
+// connect lets rules suspend agents.
+func (g *governance) connect(agents *agent.Agents) {
+	g.constitution.Connect(func(tx txn.Tx, tenant, id, reason string) error {
+		_, err := agents.Store().UpdateTx(tx, authz.Caller{TenantID: tenant}, id, func(a *agent.Agent) error {
+			a.Status, a.StatusReason, a.StatusReasonCode = agent.Suspended, reason, "governance"
+			return nil
+		})
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return err
+	})
 }
 
 func (g *governance) part(p *platform) part {

@@ -43,6 +43,9 @@ type detail struct {
 	AfterMS    float64        `json:"after_ms"`
 	Question   string         `json:"question"`
 	Reason     string         `json:"reason"`
+	RuleID     string         `json:"rule_id"`
+	Decision   string         `json:"decision"`
+	Message    string         `json:"message"`
 	Attempt    int            `json:"attempt"`
 	ApprovalID string         `json:"approval_id"`
 	InputID    string         `json:"input_id"`
@@ -106,6 +109,8 @@ func (f *shower) event(name string, d detail) {
 		f.line("… waits until somebody authorizes %s: %s", cmp.Or(d.Name, "a server"), d.URL)
 	case "guardrail.violated":
 		f.line("! guardrail %s", d.Name)
+	case "governance.decided":
+		f.line("! rule %s: %s (%s)", d.RuleID, d.Decision, d.Message)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
 )
 
@@ -77,9 +78,21 @@ func StartLogging(t testing.TB, w io.Writer, sim *modeltest.Server, adjust ...fu
 	return restart(t, configured(t, sim, adjust...), slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
+// StartRecording is Start with a server that calls sent with every statement that it
+// sends to its database.
+func StartRecording(t testing.TB, sent func(sqldb.Sent), sim *modeltest.Server, adjust ...func(*config.Config)) *Server {
+	t.Helper()
+	return restartIn(t, sqldb.WithRecorder(t.Context(), sent), configured(t, sim, adjust...), slog.New(slog.DiscardHandler))
+}
+
 func restart(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
 	t.Helper()
-	a, err := app.Start(t.Context(), cfg, log)
+	return restartIn(t, t.Context(), cfg, log)
+}
+
+func restartIn(t testing.TB, ctx context.Context, cfg config.Config, log *slog.Logger) *Server {
+	t.Helper()
+	a, err := app.Start(ctx, cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

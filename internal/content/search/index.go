@@ -34,7 +34,7 @@ const (
 	gather = 300 * time.Millisecond
 	// overlap is how much later than others a run's end may become visible and
 	// still be found by the first pass.
-	overlap = 2 * time.Second
+	overlap = 500 * time.Millisecond
 	// settled is the time after which no commit with an earlier end is expected.
 	// The second pass finds what the first one missed.
 	settled = time.Minute
@@ -84,8 +84,9 @@ type Service struct {
 	dirty chan struct{} // capacity 1: a run has ended
 	nudge func()        // wakes Serve
 
-	mu   sync.Mutex
-	seen time.Time // end of this node's last pass
+	mu      sync.Mutex
+	seen    time.Time // end of this node's last pass
+	waiting time.Time // end of the oldest run that the pass under way has not indexed; zero: none
 }
 
 // New returns a service.
@@ -122,14 +123,18 @@ func (s *Service) Serve(ctx context.Context) {
 		if !pause(ctx, gather) {
 			return
 		}
-		err := s.Writer.Write(ctx, func(tx txn.Tx) error {
-			return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: runsKey, Due: s.Clock.Now()})
-		})
-		if err != nil && ctx.Err() == nil {
+		if err := s.schedule(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Warn("what has ended cannot be left to be found; it is tried again", "error", err)
 			s.nudge()
 		}
 	}
+}
+
+// schedule has what has ended indexed.
+func (s *Service) schedule(ctx context.Context) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: runsKey, Due: s.Clock.Now()})
+	})
 }
 
 // SessionChanged schedules indexing of a session. Each change has its own work
@@ -191,17 +196,16 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 			return err
 		}
 		// Runs that have just ended come first, then a page of older ones.
-		if err := s.fresh(ctx, held); err != nil {
+		found, err := s.fresh(ctx, held)
+		if err != nil {
 			return err
 		}
 		more, err := s.older(ctx, held)
 		if err != nil {
 			return err
 		}
-		if !more {
-			if more, err = s.rest(ctx, held); err != nil || !more {
-				return err
-			}
+		if !found && !more {
+			return s.rest(ctx, held)
 		}
 	}
 }
@@ -231,21 +235,24 @@ func (s *Service) reached(at time.Time) {
 	}
 }
 
-// fresh indexes the runs that have just ended.
-func (s *Service) fresh(ctx context.Context, held work.Lease) error {
+// fresh indexes the runs that have just ended, and reports whether there were some.
+func (s *Service) fresh(ctx context.Context, held work.Lease) (found bool, err error) {
+	defer s.setWaiting(time.Time{})
 	from := s.start(s.Clock.Now())
 	for {
 		places, err := s.Store.ListEnded(ctx, from, time.Time{}, pageSize)
 		if err != nil || len(places) == 0 {
-			return err
-		}
-		if err := s.index(ctx, held, places, 1); err != nil {
-			return err
+			return found, err
 		}
 		from = places[len(places)-1].Mark
+		fresh := slices.DeleteFunc(slices.Clone(places), func(p Place) bool { return p.Known })
+		if err := s.index(ctx, held, fresh, 1); err != nil {
+			return found, err
+		}
+		found = found || len(fresh) > 0
 		s.reached(from.At)
 		if len(places) < pageSize {
-			return nil
+			return found, nil
 		}
 	}
 }
@@ -320,63 +327,13 @@ func (s *Service) setMark(ctx context.Context, held work.Lease, name string, m M
 	})
 }
 
-// rest ends the work, or suspends it until the second pass; more reports that runs
-// have ended meanwhile. The item is released first: whoever schedules work for a
-// run that is not visible here waits for this transaction, and schedules it again.
-func (s *Service) rest(ctx context.Context, held work.Lease) (more bool, err error) {
-	swept, err := s.Store.GetMark(ctx, markRuns)
-	if err != nil {
-		return false, err
-	}
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		more = false
-		left, err := s.Store.ListEndedTx(tx, swept, 1)
-		if err != nil {
-			return err
-		}
-		if len(left) == 0 {
-			err = s.Queue.FinishTx(tx, held)
-		} else {
-			err = s.Queue.RescheduleTx(tx, held, s.Clock.Now().Add(again), nil)
-		}
-		if err != nil {
-			return err
-		}
-		missed, err := s.missed(tx)
-		if err == nil && missed {
-			more, err = true, errMissed
-		}
-		return err
-	})
-	if more {
-		return true, nil
-	}
-	return false, err
-}
-
-var errMissed = fault.New(fault.Conflict, "", "Runs have ended meanwhile.")
-
-// missed reports whether a run ended recently that has no document.
-func (s *Service) missed(tx txn.Tx) (bool, error) {
-	from := s.start(s.Clock.Now())
-	for {
-		places, err := s.Store.ListEndedTx(tx, from, pageSize)
-		if err != nil || slices.ContainsFunc(places, func(p Place) bool { return !p.Known }) {
-			return err == nil, err
-		}
-		if len(places) < pageSize {
-			return false, nil
-		}
-		from = places[len(places)-1].Mark
-	}
-}
-
 // index builds the documents of runs that have none, and of their sessions. It
 // writes in small batches and pauses for a multiple of each write's duration, so
 // that it does not delay other writers.
 func (s *Service) index(ctx context.Context, held work.Lease, places []Place, rest int) error {
 	sessions := map[[2]string]bool{}
 	for len(places) > 0 {
+		s.setWaiting(places[0].At)
 		var batch batch
 		for len(places) > 0 && !batch.full() {
 			p := places[0]

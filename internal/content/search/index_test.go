@@ -158,6 +158,104 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	})
 }
 
+// spy is a Store that calls looks before rest looks for what is left, and counts what
+// is read in transactions.
+type spy struct {
+	search.Store
+
+	looks func()
+	inTx  int
+}
+
+func (s *spy) ListEnded(ctx context.Context, after search.Mark, until time.Time, limit int) ([]search.Place, error) {
+	found, err := s.Store.ListEnded(ctx, after, until, limit)
+	if limit == 1 && s.looks != nil {
+		s.looks()
+	}
+	return found, err
+}
+
+func (s *spy) ListEndedTx(tx txn.Tx, after search.Mark, limit int) ([]search.Place, error) {
+	s.inTx += limit
+	return s.Store.ListEndedTx(tx, after, limit)
+}
+
+// What has ended is looked for outside of transactions, which would hold the one
+// writer of SQLite: inside is one row, and only where nothing is left.
+func TestWhatLooksDoesNotHoldTheWriter(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig) {
+		s := &spy{Store: r.Store}
+		r.Store = s
+		for range 300 {
+			r.run(r.who.TenantID, "", "word", "")
+		}
+		r.work()
+		if n := r.docs(); n != 300 || s.inTx != 0 {
+			t.Errorf("%d documents, and %d rows were asked for in transactions", n, s.inTx)
+		}
+		for range 3 {
+			r.clock.Advance(75 * time.Second)
+			r.due(r.Service)
+		}
+		if r.items() != 0 || s.inTx != 1 {
+			t.Errorf("%d items remain, and %d rows were asked for in transactions", r.items(), s.inTx)
+		}
+	})
+}
+
+// A run that ends while the item is held leaves no item of its own, and is found at
+// once all the same: also where the item was about to be deleted.
+func TestEndsWhileTheItemIsHeld(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig) {
+		s := &spy{Store: r.Store}
+		r.Store = s
+		want := 0
+		s.looks = func() {
+			s.looks = nil
+			r.run(r.who.TenantID, "", "word", "")
+			r.nudge()
+			want++
+		}
+		once := s.looks
+		r.work()
+		s.looks = once // the mark is behind the run now, which is the second case
+		r.work()
+		r.due(r.Service)
+		if n := r.docs(); n != want || want != 2 {
+			t.Errorf("there are %d documents of %d", n, want)
+		}
+	})
+}
+
+// seeing is a Runs that reports each read.
+type seeing struct {
+	search.Runs
+
+	read func()
+}
+
+func (s seeing) Get(ctx context.Context, tenant, id string) (*run.Record, error) {
+	s.read()
+	return s.Runs.Get(ctx, tenant, id)
+}
+
+func TestLag(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig) {
+		var lags []time.Duration
+		r.Runs = seeing{r.Runs, func() { lags = append(lags, r.Lag()) }}
+		r.run(r.who.TenantID, "", "word", "")
+		r.clock.Advance(7 * time.Second)
+		r.run(r.who.TenantID, "", "word", "")
+		r.work()
+		if len(lags) != 2 || lags[0] != 7*time.Second || r.Lag() != 0 {
+			t.Errorf("the lag was %v, and is %v", lags, r.Lag())
+		}
+	})
+}
+
 // The end of a run writes nothing for the search.
 func TestRunsPayNothing(t *testing.T) {
 	t.Parallel()

@@ -479,3 +479,30 @@ func TestTool(t *testing.T) {
 		}
 	})
 }
+
+// The count of what is not read ends at a thousand, and says so.
+func TestUnreadCountIsBounded(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *harness) {
+		notify := func(n int) {
+			t.Helper()
+			r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error {
+				for range n {
+					if err := r.Notify(tx, notification.Notification{TenantID: r.who.TenantID, Type: notification.SystemAlert, Title: "x"}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+		for _, c := range []struct {
+			more int
+			want string
+		}{{1000, `{"unread_count":1000,"count":1000}`}, {1, `{"unread_count":1000,"count":1000,"total_is_lower_bound":true}`}} {
+			notify(c.more)
+			if got := r.call("getUnreadCount", r.who, nil); got != c.want {
+				t.Errorf("counted %s, want %s", got, c.want)
+			}
+		}
+	})
+}

@@ -41,6 +41,9 @@ func (t *turn) needsApproval(ctx context.Context, c model.ToolCall) bool {
 	if _, offered := t.conv.tools.Lookup(c.Name); !offered {
 		return false
 	}
+	if t.mustWait(ctx, c) { // however far the tool is trusted
+		return true
+	}
 	switch t.spec.Trust(c.Name) {
 	case agent.AlwaysAllow:
 		return false
@@ -80,6 +83,7 @@ func (t *turn) awaitApproval(calls []model.ToolCall) {
 	until := now.Add(t.spec.ApprovalTimeout)
 	for _, c := range calls {
 		shown := run.ArgumentsJSON(c.Arguments)
+		t.j.recordRuling(t.spec, run.StepRef{}, c.ID, t.rulings[c.ID])
 		a := &run.Approval{
 			ApprovalID: ident.New(), RunID: rec.RunID, TenantID: rec.TenantID, AgentID: rec.AgentID, SessionID: rec.SessionID,
 			ToolCallID: c.ID, ToolName: c.Name, Arguments: []byte(shown), ArgumentsHash: run.HashArguments(c.Arguments),

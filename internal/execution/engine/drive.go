@@ -116,6 +116,9 @@ func (a *attempt) settle(err error) error {
 	if late, ok := errors.AsType[*outOfTime](err); ok {
 		return a.fail(run.CodeMaxDuration, late.sentence(*a.journal.limits().MaxDurationMS))
 	}
+	if governed, ok := errors.AsType[*governedError](err); ok {
+		return a.fail(run.CodePolicyBlocked, governed.reason)
+	}
 	if failed, ok := errors.AsType[*model.Error](err); ok {
 		a.logFailure(failed)
 		return a.fail(failed.Code, failed.Detail)
@@ -150,6 +153,9 @@ func (a *attempt) callModel() error {
 	if allowsNone(limits.MaxSteps) || allowsNone(limits.MaxTokensPerRun) {
 		j.sealText()
 		return a.finish(run.LLMOutput{FinishReason: model.FinishLength}, true)
+	}
+	if err := a.governModel(); err != nil {
+		return err
 	}
 	c.closing, a.brokenOff = j.exhausted(), nil
 	r, err := a.answer()
@@ -213,7 +219,7 @@ func (a *attempt) commitAnswer(resp model.Response, target model.Target) error {
 	opaque := run.OpaqueOf(&resp, &target)
 	m := a.withUnusable(a.journal.countModelCall(resp.Usage, target, len(out.ToolCalls)))
 	a.journal.unended = m // in case the run ends here
-	last := len(out.ToolCalls) == 0 || a.turn.callsCaller(out.ToolCalls)
+	last := len(out.ToolCalls) == 0 || a.turn.callsCaller(out.ToolCalls) && a.turn.mayHandOver(a.ctx, out.ToolCalls)
 	if last || a.facts.watch.Output {
 		text := out.Text
 		refused, err := a.checkOutput(&out)

@@ -62,6 +62,11 @@ type (
 		run.StepRef
 		policy.Violation
 	}
+	rulingData struct {
+		run.StepRef
+		ToolCallID string `json:"tool_call_id,omitzero"`
+		policy.Finding
+	}
 	approvalData struct {
 		ApprovalID string         `json:"approval_id"`
 		ToolCallID string         `json:"tool_call_id"`

@@ -114,8 +114,10 @@ type Config struct {
 	Limits *model.Limiter // that Client keeps to; nil: there are no limits
 	Tools  *tool.Registry
 	Gate   policy.Gate
-	Clock  clock.Clock
-	Logger *slog.Logger
+	// Governor judges acts by the rules of companies; nil: there is no governance.
+	Governor policy.Governor
+	Clock    clock.Clock
+	Logger   *slog.Logger
 
 	Memory        run.MemorySource  // nil: agents have no memory
 	Conversations run.Conversations // of sessions; nil: there are none

@@ -47,6 +47,7 @@ type harness struct {
 	who    authz.Caller
 	agents *agents
 	gate   policy.Gate
+	rules  policy.Governor // nil: there is no governance
 	tools  []tool.Tool
 	window int          // the model's context in tokens; 0: not known
 	client model.Client // nil: one that asks sim over HTTP
@@ -164,7 +165,7 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
 		Models: model.Resolver{Catalogue: catalogue},
 		Client: model.Router{Wire: limiter}, Limits: limiter,
-		Tools: tools, Gate: r.gate, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
+		Tools: tools, Gate: r.gate, Governor: r.rules, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
 	})
 	runner = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: slots, Lease: 5 * time.Second,

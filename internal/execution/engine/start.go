@@ -25,8 +25,14 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	if err != nil {
 		return err
 	}
+	var ruling policy.Ruling
+	if !verdict.Refused {
+		if verdict, ruling, err = e.checkStart(ctx, r, spec); err != nil {
+			return err
+		}
+	}
 	if verdict.Refused {
-		return e.storeRejected(ctx, r, verdict)
+		return e.storeRejected(ctx, r, spec, verdict, ruling)
 	}
 	f, err := e.probe(ctx, r, spec)
 	if err != nil {
@@ -94,7 +100,7 @@ func (e *Engine) storeQueued(ctx context.Context, r *run.Record) error {
 }
 
 // storeRejected stores a run that policy refuses.
-func (e *Engine) storeRejected(ctx context.Context, r *run.Record, v policy.Verdict) error {
+func (e *Engine) storeRejected(ctx context.Context, r *run.Record, spec *run.AgentSpec, v policy.Verdict, ruling policy.Ruling) error {
 	j := newJournal(e, r)
 	j.rec.Status, j.rec.CompletedAt = run.Rejected, &j.began
 	j.rec.Error, j.rec.ErrorCode = &v.Reason, v.Code
@@ -103,6 +109,11 @@ func (e *Engine) storeRejected(ctx context.Context, r *run.Record, v policy.Verd
 	err := j.insert(ctx, func(tx txn.Tx) error {
 		if _, err := admitted(tx, j.rec); err != nil {
 			return err
+		}
+		if len(ruling.Findings) > 0 {
+			if err := e.Governor.RecordTx(tx, subject(j.rec, spec), ruling); err != nil {
+				return err
+			}
 		}
 		return e.Watchers.OnRunState(tx, j.rec)
 	})

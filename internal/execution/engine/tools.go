@@ -25,6 +25,7 @@ type outcome struct {
 	out      run.ToolOutput
 	took     time.Duration
 	verdicts []policy.Verdict // of the guardrails
+	ruling   policy.Ruling    // of the company's rules
 	save     txn.Op           // makes the call's files artifacts; nil where there are none
 	needs    *run.PendingAuth // the call was not made: it needs this authorization first
 }
@@ -57,6 +58,9 @@ func (t *turn) runTools(ctx context.Context) error {
 				continue
 			}
 			t.record(o)
+			if o.ruling.Effect == policy.Terminate {
+				return &governedError{"A call was refused: " + reasonOf(o.ruling)}
+			}
 		}
 		n += len(batch)
 		pause := run.PauseKept // other calls are still under way
@@ -124,6 +128,8 @@ func (t *turn) record(o outcome) {
 	for _, v := range o.verdicts {
 		t.j.recordVerdict(o.step, v)
 	}
+	t.j.recordRuling(t.spec, o.step, o.in.ToolCallID, o.ruling)
+	o.out.Rulings = o.ruling.Findings
 	step := &run.Step{
 		Seq: o.step.StepSeq, Type: run.StepTool, Status: run.StepCompleted, CallOf: t.askedBy(o.in.ToolCallID, o.in.Arguments),
 		Input: schema.Nullable(encode(o.in)), Output: schema.Nullable(encode(o.out)),
@@ -170,6 +176,9 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 	}
 	arguments, ok := t.checkCall(ctx, &o)
 	if !ok {
+		return o
+	}
+	if !t.govern(ctx, &o, arguments) {
 		return o
 	}
 	rec := t.j.rec

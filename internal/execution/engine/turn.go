@@ -28,6 +28,7 @@ type turn struct {
 
 	transcript  *run.Transcript          // what the journal has of this run; its last turn is this one
 	approvals   map[string]*run.Approval // by tool_call_id
+	rulings     map[string]policy.Ruling // of calls that rules have wait, by tool_call_id
 	repeats     tool.Repeats
 	replayed    bool              // transcript, approvals and repeats are those of the journal
 	stepIDs     map[string]string // of calls that were under way when the run that is continued failed, by tool_call_id
@@ -38,6 +39,7 @@ func newTurn(c *conversation, f facts) *turn {
 	return &turn{
 		e: c.e, spec: c.spec, j: c.j, conv: c, watch: f.watch,
 		transcript: &run.Transcript{Results: map[string]model.Message{}}, approvals: map[string]*run.Approval{},
+		rulings: map[string]policy.Ruling{},
 	}
 }
 

@@ -100,6 +100,16 @@ type (
 		Action      string `json:"action" doc:"What it did."`
 		Reason      string `json:"reason,omitzero" doc:"What it found, without the text."`
 	}
+	rulingEvent struct {
+		StepRef
+		ToolCallID string `json:"tool_call_id,omitzero" doc:"The call that was judged; absent for calls of models."`
+		RuleID     string `json:"rule_id" doc:"The rule of the constitution."`
+		Severity   string `json:"severity" doc:"Its severity: info, warning, error or blocker."`
+		Action     string `json:"action" doc:"The act that it judged, such as tool:send_mail."`
+		Decision   string `json:"decision" doc:"What it made of the act: log, warn, require_approval, block or terminate_agent."`
+		Message    string `json:"message" doc:"Why, as the rule says it."`
+		Shadow     bool   `json:"shadow,omitzero" doc:"Whether the rule is only recorded."`
+	}
 	gapEvent struct {
 		Dropped int `json:"dropped" doc:"Text events that were dropped; 0 if the id to resume after was unknown and the stream starts over."`
 	}
@@ -152,6 +162,7 @@ var Events = route.Events{
 		{Name: "memory.retrieved", Data: reflect.TypeFor[memoryRetrievedEvent](), Doc: "Memory was searched for the run."},
 		{Name: "context.compacted", Data: reflect.TypeFor[compactedEvent](), Doc: "Older messages were replaced by a summary."},
 		{Name: "guardrail.violated", Data: reflect.TypeFor[guardrailEvent](), Doc: "A guardrail found something."},
+		{Name: "governance.decided", Data: reflect.TypeFor[rulingEvent](), Doc: "A rule of the company judged an act."},
 		{Name: "gap", Data: reflect.TypeFor[gapEvent](), Doc: "Events are missing: the client was slow, or resumed after an unknown id."},
 		{Name: "error", Data: reflect.TypeFor[failureData](), Doc: "The stream cannot continue; reconnect with the last id.", Bare: true},
 		{Name: "done", Data: reflect.TypeFor[doneEvent](), Doc: "The run has ended; on a run's own stream a bare [DONE] follows.", Bare: true},

@@ -155,6 +155,11 @@ func (s *Service) steps(ctx context.Context, who authz.Caller, in *stepsIn) (*St
 	if err := (families{s}).addChildren(ctx, r, steps); err != nil {
 		return nil, err
 	}
+	if in.Fields == "summary" {
+		for i := range steps {
+			steps[i].Summarize()
+		}
+	}
 	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}
 	if in.Limit == "" && in.Cursor == "" {
 		return p, nil

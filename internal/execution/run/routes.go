@@ -47,6 +47,7 @@ type listIn struct {
 type stepsIn struct {
 	RunID     string `path:"runId"`
 	Inherited string `query:"inherited" doc:"true: with the steps of the runs that this one continues."`
+	Fields    string `query:"fields" enum:"all,summary" default:"all" page:"-" doc:"summary: steps without input and output, but with their beginnings and the name of the tool or model."`
 	Limit     string `query:"limit" doc:"Steps per page, 1 to 500; all steps if omitted."`
 	Cursor    string `query:"cursor"`
 }

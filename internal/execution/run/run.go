@@ -269,12 +269,16 @@ type Step struct {
 	StartedAt   time.Time       `json:"started_at"`
 	CompletedAt *time.Time      `json:"completed_at"`
 	DurationMS  float64         `json:"duration_ms"`
-	Input       schema.Nullable `json:"input"`
-	Output      schema.Nullable `json:"output"`
+	Input       schema.Nullable `json:"input" doc:"Null in summaries."`
+	Output      schema.Nullable `json:"output" doc:"Null in summaries."`
 	Error       *string         `json:"error"`
 	Metrics     schema.Nullable `json:"metrics"`
 	ToolCalls   []string        `json:"tool_calls" doc:"Names of the tools that the step asked for."`
 	Attempts    []StepAttempt   `json:"attempts,omitzero" doc:"Attempts that failed before the result, oldest first; the newest 20."`
+
+	Name          string `json:"name,omitzero" doc:"Of the tool or the model. Only in summaries."`
+	InputPreview  string `json:"input_preview,omitzero" doc:"Beginning of a tool's arguments, 200 characters. Only in summaries."`
+	OutputPreview string `json:"output_preview,omitzero" doc:"Beginning of the answer or of the tool's result, 200 characters. Only in summaries."`
 
 	ChildRunIDs   []string `json:"child_run_ids,omitzero" format:"uuid" doc:"Runs that the step started; at most 1,000 of the run's."`
 	InheritedFrom *string  `json:"inherited_from,omitzero" format:"uuid" doc:"The run that made the step, if this one inherited it."`
@@ -374,6 +378,8 @@ type ToolOutput struct {
 	IsError bool   `json:"is_error,omitzero"`
 
 	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that the call produced
+	// Rulings are the rules of the company that judged the call, with their decisions.
+	Rulings []policy.Finding `json:"rulings,omitzero"`
 }
 
 // PendingStep is a step that was begun and has no result. After a crash it shows

@@ -26,6 +26,17 @@ func (r *Run) Summarize() {
 	r.Input, r.Output, r.Metadata = nil, nil, nil
 }
 
+// Summarize replaces input and output by previews.
+func (s *Step) Summarize() {
+	switch s.Type {
+	case StepTool:
+		s.Name, s.InputPreview, s.OutputPreview = preview(s.Input, "name"), preview(s.Input, "arguments"), preview(s.Output, "content")
+	case StepLLM:
+		s.Name, s.OutputPreview = preview(s.Output, "model"), preview(s.Output, "text")
+	}
+	s.Input, s.Output = nil, nil
+}
+
 // preview returns the beginning of a text member of an object, which may be cut
 // off. It returns "" where there is none.
 func preview(object []byte, member string) string {
@@ -137,4 +148,17 @@ func (s families) agentName(ctx context.Context, tenant, id string, known map[st
 	}
 	known[id] = name
 	return name, nil
+}
+
+// summarize removes the arguments of approvals, and adds what the agents are called.
+func (s families) summarize(ctx context.Context, tenant string, all []Approval) (err error) {
+	agents := map[string]string{}
+	for i := range all {
+		a := &all[i]
+		a.Arguments, a.EditedArguments = nil, nil
+		if a.AgentName, err = s.agentName(ctx, tenant, a.AgentID, agents); err != nil {
+			return err
+		}
+	}
+	return nil
 }

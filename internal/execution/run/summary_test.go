@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"agentd/internal/base/schema"
 )
 
 func TestPreview(t *testing.T) {
@@ -47,4 +49,29 @@ func FuzzPreview(f *testing.F) {
 			t.Errorf("%d characters", n)
 		}
 	})
+}
+
+// A summary of a step has the name and the beginnings of what it says, whatever type
+// it has.
+func TestStepSummary(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ü", 300)
+	for _, c := range []struct {
+		step                Step
+		name, input, output string
+	}{
+		{
+			Step{Type: StepTool, Input: schema.Nullable(`{"tool_call_id":"1","name":"add","arguments":"{\"a\":1}"}`), Output: schema.Nullable(`{"content":"` + long + `"}`)},
+			"add", `{"a":1}`, long[:400],
+		},
+		{Step{Type: StepLLM, Output: schema.Nullable(`{"text":"Hello","tool_calls":[],"finish_reason":"stop","model":"m"}`)}, "m", "", "Hello"},
+		{Step{Type: StepTool, Input: schema.Nullable(`{"tool_call_id":"1","name":"add"}`)}, "add", "", ""},
+		{Step{Type: StepCompaction, Input: schema.Nullable(`{"messages":3}`), Output: schema.Nullable(`{"summary":"x"}`)}, "", "", ""},
+	} {
+		s := c.step
+		s.Summarize()
+		if s.Name != c.name || s.InputPreview != c.input || s.OutputPreview != c.output || s.Input != nil || s.Output != nil {
+			t.Errorf("%s %s: %+v", c.step.Input, c.step.Output, s)
+		}
+	}
 }

@@ -105,7 +105,7 @@ type Approval struct {
 	SessionID     *string        `json:"session_id" format:"uuid"`
 	ToolCallID    string         `json:"tool_call_id" required:"true"`
 	ToolName      string         `json:"tool_name" required:"true"`
-	Arguments     schema.Any     `json:"arguments" doc:"The arguments that the model wrote."`
+	Arguments     schema.Any     `json:"arguments" doc:"The arguments that the model wrote. Null in summaries."`
 	ArgumentsHash string         `json:"arguments_hash" doc:"SHA-256 of the arguments in canonical form, in hex. The approval is valid for these only."`
 	Status        ApprovalStatus `json:"status" enum:"pending,approved,rejected,expired,cancelled" required:"true"`
 	RequestedAt   time.Time      `json:"requested_at" required:"true"`
@@ -116,7 +116,9 @@ type Approval struct {
 	DecidedBy       string         `json:"decided_by,omitzero" doc:"Member who decided."`
 	Reason          string         `json:"reason,omitzero"`
 	Response        string         `json:"response,omitzero" doc:"Message of the approver to the agent."`
-	EditedArguments schema.Any     `json:"edited_arguments,omitzero" doc:"Arguments with which the approver replaced those of the model."`
+	EditedArguments schema.Any     `json:"edited_arguments,omitzero" doc:"Arguments with which the approver replaced those of the model. Not in summaries."`
+
+	AgentName string `json:"agent_name,omitzero" doc:"Only in summaries."`
 }
 
 // PendingApproval is a pending approval as it is shown in its run.

@@ -67,6 +67,7 @@ type respondAnswer struct {
 type approvalsIn struct {
 	ApprovalFilter
 
+	Fields string `query:"fields" enum:"all,summary" default:"all" page:"-" doc:"summary: rows without arguments, but with the names of their agents."`
 	Limit  string `query:"limit" doc:"Approvals per page, 1 to 100; default 50."`
 	Cursor string `query:"cursor"`
 }
@@ -178,5 +179,8 @@ func (s *Service) approvals(ctx context.Context, who authz.Caller, in *approvals
 		next := s.Cursors.Seal(scope, p.Items[n-1].ApprovalID)
 		p.Cursor = &next
 	}
-	return p, nil
+	if in.Fields == "summary" {
+		err = families{s}.summarize(ctx, who.TenantID, p.Items)
+	}
+	return p, err
 }

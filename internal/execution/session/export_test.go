@@ -32,3 +32,8 @@ func (s *Service) Messages(ctx context.Context, tenant, id, limit, cursor string
 func (s *Service) Session(ctx context.Context, tenant, id string) (*Session, error) {
 	return s.lifecycle.get(ctx, tenant, id)
 }
+
+// ListTodos is the list of todos of several sessions.
+func (s *Service) ListTodos(ctx context.Context, who authz.Caller, f TodoFilter, limit int) (*TodoList, error) {
+	return s.todos.list(ctx, who, f, limit)
+}

@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/session"
 	"agentd/internal/store/sqldb"
@@ -155,6 +156,39 @@ func TestPageSizes(t *testing.T) {
 		}
 		if p, err := h.List(t.Context(), ident.New(), "", "", ""); err != nil || len(p.Items) != 0 {
 			t.Errorf("another tenant's list: %v, %v", p, err)
+		}
+	})
+}
+
+// The count of a list of todos ends at a thousand, and says so.
+func TestTodoTotalIsBounded(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		h := newHarness(t, db)
+		rec := h.session()
+		todo := *h.createTodo(rec, `{"title":"x"}`)
+		copies := func(n int) {
+			t.Helper()
+			err := h.Writer.Write(t.Context(), func(tx txn.Tx) error {
+				for range n {
+					todo.TodoID = ident.New()
+					if err := h.Todos.PutTodoTx(tx, &todo); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		copies(999)
+		for _, more := range []bool{false, true} {
+			list, err := h.ListTodos(t.Context(), h.who, session.TodoFilter{ListedTodos: session.ListedTodos{SessionID: rec.SessionID}}, 3)
+			if err != nil || len(list.Items) != 3 || list.Total != 1000 || list.TotalIsLowerBound != more {
+				t.Errorf("%d of %d, a lower bound: %t; %v", len(list.Items), list.Total, list.TotalIsLowerBound, err)
+			}
+			copies(1)
 		}
 	})
 }

@@ -35,10 +35,15 @@ var (
 )
 
 func newRig(t *testing.T, db *sqldb.DB) *rig {
+	return newNode(t, db, func() time.Duration { return 0 })
+}
+
+// newNode returns the service of a node, whose caches have a clock.
+func newNode(t *testing.T, db *sqldb.DB, elapsed func() time.Duration) *rig {
 	r := &rig{t: t, db: db, clock: clock.NewFake()}
 	l := ledger.New(ledger.Deps{Store: ledgersql.New(db), Writer: db, Clock: r.clock, Log: slog.New(slog.DiscardHandler)})
 	r.Service = constitution.New(constitution.Deps{
-		Store: constitutionsql.New(db), Writer: db, Clock: r.clock, Ledger: l, Elapsed: func() time.Duration { return 0 },
+		Store: constitutionsql.New(db), Writer: db, Clock: r.clock, Ledger: l, Elapsed: elapsed,
 	})
 	return r
 }
@@ -383,6 +388,34 @@ func TestObligationsAndViolations(t *testing.T) {
 		}
 		if v, err := call[*constitution.Violations](r, admin, "getAgentViolations", "unknown"); err != nil || v.Count != 0 {
 			t.Errorf("%+v, %v", v, err)
+		}
+	})
+}
+
+// A rule that was put on one node holds on another within a second, also where no
+// signal arrives.
+func TestRulesReachOtherNodes(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		var now time.Duration
+		one, two := newRig(t, db), newNode(t, db, func() time.Duration { return now })
+		effect := func() policy.Effect {
+			ruling, err := two.Judge(t.Context(), policy.Run{TenantID: "acme", AgentID: "g"}, policy.Act{Actions: []string{"tool:mail"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ruling.Effect
+		}
+		if effect() != policy.Allow {
+			t.Error("blocked without a rule")
+		}
+		one.put(constitution.Rule{RuleID: "mail", Principle: "No mail.", Action: "tool:mail"})
+		if now = time.Second; effect() != policy.Deny {
+			t.Error("the rule does not hold after a second")
+		}
+		one.put()
+		if two.Drop("acme"); effect() != policy.Allow { // as a signal does
+			t.Error("the rule holds after it was removed")
 		}
 	})
 }

@@ -100,8 +100,6 @@ type Deps struct {
 	// Signal makes every node read the state of a tenant again; nil: it is read after
 	// half a second.
 	Signal func(tenant string)
-	// SuspendTx suspends an agent as the penalty of a rule; nil: nothing is done.
-	SuspendTx func(tx txn.Tx, tenant, agent, reason string) error
 	// Elapsed is the clock of caches: the time since any fixed moment.
 	Elapsed func() time.Duration
 }
@@ -110,8 +108,9 @@ type Deps struct {
 type Service struct {
 	Deps
 
-	states *cache.Cache[string, standing]
-	sets   *cache.Cache[versionKey, *ruleset]
+	suspendTx SuspendFunc
+	states    *cache.Cache[string, standing]
+	sets      *cache.Cache[versionKey, *ruleset]
 }
 
 // standing is a state with its rules.
@@ -135,6 +134,13 @@ func New(deps Deps) *Service {
 		sets:   cache.New(cache.Options[versionKey, *ruleset]{Most: 1000}),
 	}
 }
+
+// SuspendFunc suspends an agent as the penalty of a rule. An agent that is gone is no
+// error.
+type SuspendFunc func(tx txn.Tx, tenant, agent, reason string) error
+
+// Connect sets what suspends agents, which are built after the service.
+func (s *Service) Connect(suspendTx SuspendFunc) { s.suspendTx = suspendTx }
 
 // Drop makes the node read the state of a tenant again.
 func (s *Service) Drop(tenant string) { s.states.Drop(tenant) }
@@ -233,8 +239,8 @@ func (s *Service) RecordTx(tx txn.Tx, r policy.Run, ruling policy.Ruling) error 
 			return err
 		}
 	}
-	if ruling.Effect == policy.Terminate && s.SuspendTx != nil {
-		return s.SuspendTx(tx, r.TenantID, r.AgentID, ruling.Reason())
+	if ruling.Effect == policy.Terminate && s.suspendTx != nil {
+		return s.suspendTx(tx, r.TenantID, r.AgentID, ruling.Reason())
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ type Config struct {
 	// runs, in transactions and outside of them.
 	OnStatement func(text string, args []any)
 
+	recorded func(Sent) // see [WithRecorder]
+
 	Logger  *slog.Logger // nil is slog.Default
 	Metrics Metrics
 }
@@ -86,6 +88,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.recorded = recorderOf(ctx)
 	switch {
 	case (cfg.URL == "") == (cfg.Dir == ""):
 		return nil, errConfig
@@ -153,7 +156,7 @@ func (db *DB) hint(hint func()) {
 // with fault.Unavailable, QUERY_TIMEOUT, and a company's requests have at most half
 // of the connections.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	db.cfg.sent(query, args)
+	db.cfg.sent(query, args, nil)
 	r, err := db.startReading(ctx, query)
 	if err != nil {
 		return nil, err
@@ -167,7 +170,7 @@ func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, 
 
 // QueryRow is Query for at most one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	db.cfg.sent(query, args)
+	db.cfg.sent(query, args, nil)
 	r, err := db.startReading(ctx, query)
 	if err != nil {
 		// A row cannot be made from an error but by a query that fails with it.
@@ -178,12 +181,6 @@ func (db *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row 
 		r.end()
 	}
 	return row
-}
-
-func (c *Config) sent(text string, args []any) {
-	if c.OnStatement != nil {
-		c.OnStatement(text, args)
-	}
 }
 
 // reading is the context of a read. On SQLite it is looked at before the read

@@ -53,7 +53,7 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
 	}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	if tx.sqlite != nil {
 		n, wrote, err := tx.sqlite.exec(query, args)
@@ -76,7 +76,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := tx.usable(); err != nil {
 		return nil, err
 	}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	rows, err := tx.rows.QueryContext(tx.ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
@@ -93,7 +93,7 @@ func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 		// A row cannot be made from an error but by a query that fails with it.
 		ctx = failing{ctx, err}
 	}
-	tx.cfg.sent(query, args)
+	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
 	row := tx.rows.QueryRowContext(ctx, query, args...)

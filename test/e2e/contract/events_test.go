@@ -33,6 +33,7 @@ func TestEventsAreAsPublished(t *testing.T) {
 	for name, provoke := range map[string]func(*testing.T, *eventChecker){
 		"approval": approvalEvents, "input": inputEvents, "pause": pauseEvents, "guardrail": guardrailEvents,
 		"memory": memoryEvents, "ends": endEvents, "authorization": authorizationEvents, "session": sessionEvents,
+		"rules": ruleEvents,
 	} {
 		t.Run(name, func(t *testing.T) { provoke(t, e) })
 	}
@@ -171,6 +172,14 @@ func guardrailEvents(t *testing.T, e *eventChecker) {
 	rule := e.n.CreateGuardrail(object{"name": "no bombs", "kind": "keyword", "stage": "both", "config": object{"keywords": []string{"bomb"}}})
 	e.run(t, e.n.CreateGuardedAgent(object{"input": apptest.GuardrailRef(rule)}), "a bomb", nil, nil)
 	e.run(t, e.n.CreateGuardedAgent(object{"built_in": []string{"pii"}}), "I am jane@example.com", nil, nil)
+}
+
+func ruleEvents(t *testing.T, e *eventChecker) {
+	agent := e.n.CreateAgent(object{"built_in_tools": []string{"calculator"}})
+	e.n.Expect(200, "PUT", "/api/v1/governance/constitution", object{"rules": []object{{
+		"rule_id": "sums", "principle": "No sums.", "action": "tool:calculator", "scope": "agent", "scope_targets": []string{agent},
+	}}})
+	e.run(t, agent, "calculate", nil, nil)
 }
 
 func memoryEvents(t *testing.T, e *eventChecker) {

@@ -112,5 +112,11 @@ func checkSummaries(t *testing.T, n *apptest.Server, id, child string) {
 	if by := byID[id]["started_by"].(object); by["type"] != "key" || strings.TrimSpace(by["name"].(string)) == "" {
 		t.Errorf("started by %v", by)
 	}
+	for _, s := range n.Expect(200, "GET", "/api/v1/runs/"+id+"/steps?fields=summary", nil)["steps"].([]any) {
+		st := s.(object)
+		if st["input"] != nil || st["output"] != nil || st["name"] == nil || st["type"] == "tool" && st["input_preview"] == nil {
+			t.Errorf("the step is %v", st)
+		}
+	}
 	apptest.CheckProblem(t, n.Do("GET", "/api/v1/runs?fields=some", nil))
 }

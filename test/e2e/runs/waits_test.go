@@ -55,6 +55,11 @@ func TestApprovalInbox(t *testing.T) {
 		} {
 			n.Expect(status, "POST", approve, body)
 		}
+		for _, a := range n.Expect(200, "GET", "/api/v1/approvals?status=pending&fields=summary", nil)["items"].([]any) {
+			if row := a.(object); row["arguments"] != nil || row["agent_name"] == nil || row["tool_name"] == nil {
+				t.Errorf("the approval is %v", row)
+			}
+		}
 		n.Expect(400, "GET", "/api/v1/approvals?status=sometimes", nil)
 		n.Expect(409, "POST", "/api/v1/runs/"+first+"/resume", nil)
 		n.Expect(409, "POST", "/api/v1/runs/"+first+"/respond", object{"response": "x"})

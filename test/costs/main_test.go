@@ -1,0 +1,9 @@
+package costs
+
+import (
+	"testing"
+
+	"agentd/internal/app/apptest"
+)
+
+func TestMain(m *testing.M) { apptest.Main(m) }

@@ -12,8 +12,8 @@ import (
 type Access struct {
 	_ struct{} `json:"-" name:"LlmCredentialAccess"`
 
-	APIVersion string     `json:"api_version,omitzero" doc:"Of the wire azure_openai; absent: its current version."`
-	Entra      *entraApp  `json:"entra,omitzero" doc:"Of the wire azure_openai: the application whose client secret api_key is."`
+	APIVersion string    `json:"api_version,omitzero" doc:"Of the wire azure_openai; absent: its current version."`
+	Entra      *entraApp `json:"entra,omitzero" doc:"Of the wire azure_openai: the application whose client secret api_key is."`
 }
 
 type entraApp struct {

@@ -553,7 +553,7 @@ func TestWireOfAKey(t *testing.T) {
 			t.Errorf("the target is %+v", got)
 		}
 		for body, field := range map[string]string{
-			`"wire": "smoke"`:                                "wire",
+			`"wire": "smoke"`: "wire",
 			`"wire": "anthropic", "access": {"api_version": "1"}`:      "access",
 			`"wire": "azure_openai", "access": {"entra": {}}`:          "access",
 			`"wire": "azure_openai", "access": {"api_version": "a/b"}`: "access",

@@ -32,6 +32,7 @@ type published struct {
 	Items       *published            `json:"items"`
 	More        any                   `json:"additionalProperties"`
 	Title       string                `json:"title"`
+	ReadOnly    bool                  `json:"readOnly"`
 	Order       []string              `json:"x-order"`
 	AnyOf       []*published          `json:"anyOf"`
 	OneOf       []*published          `json:"oneOf"`
@@ -185,7 +186,7 @@ func (b *bodies) add(owner string, s *published, idle bool) {
 		if b.fields[owner] == nil {
 			b.fields[owner] = map[string]bool{}
 		}
-		without := idle || idleByItsWords(field.Description)
+		without := idle || field.ReadOnly || idleByItsWords(field.Description)
 		b.fields[owner][name] = without
 		b.add(owner, withoutFields(field), without)
 	}

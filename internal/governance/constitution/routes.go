@@ -34,8 +34,8 @@ type Replacement struct {
 type Change struct {
 	_ struct{} `json:"-" name:"ConstitutionAmend"`
 
-	RuleID     string `json:"rule_id" required:"true" minLength:"1" maxLength:"100"`
-	Action     string `json:"action" required:"true" enum:"add,modify,remove"`
+	RuleID     string `json:"rule_id" required:"true" minLength:"1" maxLength:"100" doc:"The rule that is added, changed or removed."`
+	Action     string `json:"action" required:"true" enum:"add,modify,remove" doc:"What happens to the rule."`
 	Rule       *Rule  `json:"rule,omitzero" doc:"The rule as it shall be; not with remove. Its rule_id is that of the amendment."`
 	Rationale  string `json:"rationale,omitzero" maxLength:"4000" doc:"Why, for the ledger."`
 	ProposalID string `json:"proposal_id,omitzero" maxLength:"100" doc:"The proposal that was passed for it. An admin who is not the founder needs one."`

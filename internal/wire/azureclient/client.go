@@ -130,6 +130,7 @@ func (e *entra) fetch(ctx context.Context, to *model.Target) (*oauth2.Token, err
 			to.Provider, refused.Response.StatusCode)}
 	}
 	return nil, &model.Error{
-		Code: modelcall.CodeModel, Detail: "Microsoft Entra ID, which the provider's key comes from, could not be reached.", Retryable: true, Passing: true,
+		Code: modelcall.CodeModel, Retryable: true, Passing: true,
+		Detail: "Microsoft Entra ID, which the provider's key comes from, could not be reached.",
 	}
 }

@@ -48,7 +48,8 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	began := time.Now()
 	err = c.retry(ctx, req, func(style dialect) (bool, error) {
 		a := answer{Answer: modelcall.NewAnswer(req, sink, began, c.MaxAnswer)}
-		err := c.Attempt(ctx, req, c.completions(&req.Target, encode(req, sink != nil, style), sink != nil, req.Budget), func(in *modelcall.Reader) error {
+		q := c.completions(&req.Target, encode(req, sink != nil, style), sink != nil, req.Budget)
+		err := c.Attempt(ctx, req, q, func(in *modelcall.Reader) error {
 			if a.Detailed {
 				in.Pause = a.Flush
 			}

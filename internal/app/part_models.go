@@ -16,6 +16,7 @@ import (
 	"agentd/internal/kernel/model"
 	"agentd/internal/wire/anthropicclient"
 	"agentd/internal/wire/azureclient"
+	"agentd/internal/wire/geminiclient"
 	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 	"agentd/internal/wire/outbound"
@@ -63,6 +64,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 	chat := openaiclient.New(wires)
 	m.wire = &model.Wires{Chat: chat, Others: map[model.Wire]model.Adapter{
 		model.WireAnthropic: anthropicclient.New(wires),
+		model.WireGemini:    geminiclient.New(wires),
 		model.WireAzure:     azureclient.New(wires, ""),
 	}}
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}

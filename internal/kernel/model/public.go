@@ -23,7 +23,7 @@ var publics = []Public{
 	{ID: "deepinfra", Name: "DeepInfra", Endpoint: "https://api.deepinfra.com/v1/openai"},
 	{ID: "deepseek", Name: "DeepSeek", Endpoint: "https://api.deepseek.com/v1"},
 	{ID: "fireworks", Name: "Fireworks AI", Endpoint: "https://api.fireworks.ai/inference/v1"},
-	{ID: "gemini", Name: "Google Gemini", Endpoint: "https://generativelanguage.googleapis.com/v1beta/openai"},
+	{ID: "gemini", Name: "Google Gemini", Endpoint: "https://generativelanguage.googleapis.com/v1beta/openai", Wire: WireGemini},
 	{ID: "groq", Name: "Groq", Endpoint: "https://api.groq.com/openai/v1"},
 	{ID: "mistral", Name: "Mistral AI", Endpoint: "https://api.mistral.ai/v1"},
 	{ID: "moonshot", Name: "Moonshot AI", Endpoint: "https://api.moonshot.ai/v1"},

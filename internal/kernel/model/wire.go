@@ -17,10 +17,11 @@ type Wire string
 const (
 	WireChat      Wire = "openai_chat"  // OpenAI's chat completions, and endpoints compatible with them
 	WireAnthropic Wire = "anthropic"    // Anthropic's messages
+	WireGemini    Wire = "gemini"       // Gemini's generateContent
 	WireAzure     Wire = "azure_openai" // chat completions of deployments of Azure OpenAI
 )
 
-var allWires = []Wire{WireChat, WireAnthropic, WireAzure}
+var allWires = []Wire{WireChat, WireAnthropic, WireGemini, WireAzure}
 
 // WireNames lists the wires for a sentence.
 func WireNames() string {
@@ -86,6 +87,8 @@ func WireAt(name, endpoint string) Wire {
 		return ""
 	case host == "api.anthropic.com":
 		return WireAnthropic
+	case host == "generativelanguage.googleapis.com":
+		return WireGemini
 	case strings.HasSuffix(host, ".openai.azure.com") || strings.HasSuffix(host, ".cognitiveservices.azure.com"):
 		return WireAzure
 	}
@@ -93,4 +96,4 @@ func WireAt(name, endpoint string) Wire {
 }
 
 // budgets are the fields for a budget of thinking tokens that wires take by themselves.
-var budgets = map[Wire]string{WireAnthropic: BudgetThinking}
+var budgets = map[Wire]string{WireAnthropic: BudgetThinking, WireGemini: BudgetPlain}

@@ -22,7 +22,9 @@ func TestWires(t *testing.T) {
 	}{
 		{"anthropic", "https://api.anthropic.com/v1", WireAnthropic},
 		{"claude", "https://api.anthropic.com", WireAnthropic},
-		{"gemini", "https://generativelanguage.googleapis.com/v1beta/openai", ""},
+		{"gemini", "https://generativelanguage.googleapis.com/v1beta/openai", WireGemini},
+		{"google", "https://generativelanguage.googleapis.com/v1beta/openai", ""},
+		{"google", "https://generativelanguage.googleapis.com", WireGemini},
 		{"ours", "https://ours.openai.azure.com/", WireAzure},
 		{"ours", "https://ours.openai.azure.com/openai/v1", ""},
 		{"anthropic", "https://gateway.example/v1", ""},

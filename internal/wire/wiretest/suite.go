@@ -387,7 +387,7 @@ func (s *suite) brokenStreams(t *testing.T) {
 }
 
 func (s *suite) cancel(t *testing.T) {
-	e := s.endpoint(t, Reply{Answer: Answer{Blocks: []Block{{Text: "One two three."}}}, HangAfter: len(s.p.Stream(Answer{Blocks: []Block{{Text: "One two three."}}})) - 4})
+	e := s.endpoint(t, Reply{Answer: Answer{Blocks: []Block{{Text: "One two three."}}}, HangAfter: max(1, len(s.p.Stream(Answer{Blocks: []Block{{Text: "One two three."}}}))-4)})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req := hello()

@@ -54,8 +54,8 @@ type Queue interface {
 	// writes depends on what it reads in its own transactions.
 	EnqueueTx(tx txn.Tx, items ...Item) error
 	// EnqueueHeldTx adds an item that owner holds from the start, which saves the
-	// claim. If the item exists it returns ErrExists, and the transaction can
-	// still be used.
+	// claim. If the item exists the transaction fails with ErrExists, at this call
+	// or at a later one.
 	EnqueueHeldTx(tx txn.Tx, item Item, owner string, lease time.Duration) (Lease, error)
 	// Claim leases up to n due items of a kind to owner: oldest first within a
 	// tenant, and round-robin over tenants, also from one claim to the next, so
@@ -66,7 +66,8 @@ type Queue interface {
 	Renew(ctx context.Context, held []Lease, lease time.Duration) (lost []Lease, err error)
 	// HoldTx checks in the transaction that the lease is current, and extends it.
 	HoldTx(tx txn.Tx, held Lease, lease time.Duration) error
-	// FinishTx deletes the item.
+	// FinishTx deletes the item. If the lease is lost the transaction fails with
+	// ErrLost, at this call or at a later one.
 	FinishTx(tx txn.Tx, held Lease) error
 	// RescheduleTx ends the lease and makes the item due at due, with a new
 	// payload. Its attempts are counted from 0 again.

@@ -44,15 +44,14 @@ func (l Labels) Insert(tenant, id string, at time.Time, metadata []byte) txn.Op 
 		for _, name := range slices.Sorted(maps.Keys(labels)) {
 			args = append(args, tenant, name, labels[name], Micros(at), id)
 		}
-		_, err := From(tx).Exec(`INSERT INTO `+l.Table+` (tenant_id, name, value, created_at, `+l.ID+`) VALUES (?, ?, ?, ?, ?)`+
+		return From(tx).Queue(`INSERT INTO `+l.Table+` (tenant_id, name, value, created_at, `+l.ID+`) VALUES (?, ?, ?, ?, ?)`+
 			strings.Repeat(`, (?, ?, ?, ?, ?)`, len(labels)-1), args...)
-		return err
 	}
 }
 
 // Replace stores the labels of a row whose metadata may have changed.
 func (l Labels) Replace(tx txn.Tx, tenant, id string, at time.Time, metadata []byte) error {
-	if _, err := From(tx).Exec(`DELETE FROM `+l.Table+` WHERE tenant_id = ? AND `+l.ID+` = ?`, tenant, id); err != nil {
+	if err := From(tx).Queue(`DELETE FROM `+l.Table+` WHERE tenant_id = ? AND `+l.ID+` = ?`, tenant, id); err != nil {
 		return err
 	}
 	return l.Insert(tenant, id, at, metadata)(tx)

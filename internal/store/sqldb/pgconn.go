@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
@@ -26,12 +27,17 @@ func (c pgConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 		return nil, unavailable("The database cannot be reached at the moment; retry in a few seconds.", err)
 	}
-	return pgConn{dc.(*stdlib.Conn)}, nil
+	return &pgConn{Conn: dc.(*stdlib.Conn)}, nil
 }
 
 // pgConn is pgx with ? for placeholders and our errors. pgx keeps statements
 // prepared by their text.
-type pgConn struct{ *stdlib.Conn }
+type pgConn struct {
+	*stdlib.Conn
+	session *pgSession // nil outside of transactions
+}
+
+func (c *pgConn) pg() *pgx.Conn { return c.Conn.Conn() }
 
 // cancelHandler asks the server to cancel a query whose context ended, and marks its
 // connection: the server may get to the request only when the connection is used
@@ -50,16 +56,18 @@ func (h cancelHandler) HandleUnwatchAfterCancel() {
 }
 
 // IsValid implements driver.Validator: a connection that was marked is closed.
-func (c pgConn) IsValid() bool { return c.Conn.Conn().PgConn().CustomData()[cancelled] == nil }
-
-// ExecContext implements driver.ExecerContext.
-func (c pgConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	res, err := c.Conn.ExecContext(ctx, dollars(query), args)
-	return res, c.failure(ctx, err)
+func (c *pgConn) IsValid() bool {
+	return !c.pg().IsClosed() && c.pg().PgConn().CustomData()[cancelled] == nil
 }
 
 // QueryContext implements driver.QueryerContext.
-func (c pgConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *pgConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.session != nil {
+		if err := ctx.Err(); err != nil {
+			return nil, err // see [Tx.QueryRow]
+		}
+		return c.session.rows, nil // see [Tx.Query]
+	}
 	r, err := c.Conn.QueryContext(ctx, dollars(query), args)
 	if err != nil {
 		return nil, readingOf(ctx).failure(c.failure(ctx, err))
@@ -67,21 +75,12 @@ func (c pgConn) QueryContext(ctx context.Context, query string, args []driver.Na
 	return pgRows{r.(*stdlib.Rows), readingOf(ctx)}, nil
 }
 
-// BeginTx implements driver.ConnBeginTx.
-func (c pgConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	tx, err := c.Conn.BeginTx(ctx, opts)
-	if err != nil {
-		return nil, c.failure(ctx, err)
-	}
-	return pgTx{tx}, nil
-}
-
 // CheckNamedValue implements driver.NamedValueChecker.
-func (c pgConn) CheckNamedValue(nv *driver.NamedValue) error { return checkValue(nv) }
+func (c *pgConn) CheckNamedValue(nv *driver.NamedValue) error { return checkValue(nv) }
 
 // failure says of a lost connection that it is one: nothing is committed yet,
 // so it is safe that database/sql tries a read again, and Write a transaction.
-func (c pgConn) failure(ctx context.Context, err error) error {
+func (c *pgConn) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -89,22 +88,10 @@ func (c pgConn) failure(ctx context.Context, err error) error {
 		return unavailable("The database does not answer in time; retry in a few seconds.", err)
 	case ctx.Err() != nil:
 		return err
-	case c.Conn.Conn().IsClosed():
+	case c.pg().IsClosed():
 		return driver.ErrBadConn
 	}
 	return postgresError(err)
-}
-
-type pgTx struct{ driver.Tx }
-
-// Commit implements driver.Tx. If the connection is lost here, it is
-// unknown whether the transaction is committed, so it must not be repeated.
-func (tx pgTx) Commit() error {
-	err := tx.Tx.Commit()
-	if _, answered := errors.AsType[*pgconn.PgError](err); err == nil || answered {
-		return postgresError(err)
-	}
-	return unavailable("The database was lost at the moment of writing; look whether it was written before you retry.", err)
 }
 
 type pgRows struct {

@@ -130,19 +130,29 @@ func (db *DB) transactPostgres(ctx context.Context, do func(txn.Tx) error) (*Tx,
 	defer conn.Close()
 	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
 	defer cancel()
-	pg, err := conn.BeginTx(inner, nil)
+	var pc *pgConn
+	err = conn.Raw(func(dc any) (err error) {
+		pc = dc.(*pgConn)
+		pc.session, err = newPgSession(inner, pc)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer pg.Rollback() // after a commit it does nothing
-	tx := &Tx{cfg: &db.cfg, ctx: inner, pg: pg, rows: pg}
+	session := pc.session
+	defer func() {
+		session.end()
+		pc.session = nil
+	}()
+	tx := &Tx{cfg: &db.cfg, ctx: inner, pg: session, rows: conn}
 	if err := tx.run(do); err != nil {
 		if tx.failed != nil && (collided(tx.failed) || broken(tx.failed) != nil) {
 			err = tx.failed // whatever the closure made of it
 		}
 		return tx, err
 	}
-	return tx, pg.Commit()
+	defer tx.tookCommit(time.Now())
+	return tx, session.commit()
 }
 
 // collided says that the transaction may pass if it runs again.

@@ -17,9 +17,11 @@ import (
 type Tx struct {
 	cfg    *Config
 	ctx    context.Context
-	sqlite *conn   // nil on PostgreSQL
-	rows   querier // where queries go
-	pg     *sql.Tx // nil on SQLite
+	sqlite *conn      // nil on PostgreSQL
+	rows   querier    // where queries go
+	pg     *pgSession // nil on SQLite
+	last   *sql.Rows  // of the last query, or
+	row    *sql.Row   // its row
 	hints  []func()
 	failed error // the first failed statement
 	dirty  bool  // SQLite: there is something to undo
@@ -63,12 +65,46 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 		}
 		return n, err
 	}
-	res, err := tx.pg.ExecContext(tx.ctx, query, args...)
+	err := tx.pg.push(query, args, Expect{})
+	var n int64
+	if err == nil {
+		n, err = tx.pg.flush()
+	}
 	if err != nil {
 		tx.failed = err
-		return 0, err
 	}
-	return res.RowsAffected()
+	return n, err
+}
+
+// Queue runs a statement whose result nothing in the closure depends on. On
+// PostgreSQL it is sent with the next one or with the commit, and so is its error
+// returned, which fails the transaction as every other; on SQLite it runs at once.
+func (tx *Tx) Queue(query string, args ...any) error {
+	return tx.QueueExpecting(Expect{}, query, args...)
+}
+
+// QueueExpecting is Queue for a statement whose failure means something, as an
+// update does that finds no row.
+func (tx *Tx) QueueExpecting(e Expect, query string, args ...any) error {
+	if tx.sqlite != nil {
+		n, err := tx.Exec(query, args...)
+		switch {
+		case err != nil && e.Or != nil:
+			return e.Or(err)
+		case err == nil && n == 0 && e.Row != nil:
+			return e.Row()
+		}
+		return err
+	}
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	tx.cfg.sent(query, args, tx)
+	err := tx.pg.push(query, args, e)
+	if err != nil {
+		tx.failed = err
+	}
+	return err
 }
 
 // Query reads inside the transaction, and sees what the transaction wrote.
@@ -79,28 +115,71 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
 	tx.dirty = tx.dirty || !reads(query)
-	rows, err := tx.rows.QueryContext(tx.ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
+	args, err := tx.ask(query, args)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.rows.QueryContext(unwatched{tx.ctx}, query, args...) //nolint:sqlclosecheck // the caller closes them
 	if err != nil {
 		tx.failed = err
 	}
+	tx.last, tx.row = rows, nil
 	return rows, err
 }
 
 // QueryRow is Query for at most one row.
 func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
-	ctx := tx.ctx
-	if err := tx.usable(); err != nil {
+	var ctx context.Context = unwatched{tx.ctx}
+	tx.cfg.sent(query, args, tx)
+	defer tx.took(query, time.Now())
+	err := tx.usable()
+	if err == nil {
+		tx.dirty = tx.dirty || !reads(query)
+		args, err = tx.ask(query, args)
+	}
+	if err != nil {
 		// A row cannot be made from an error but by a query that fails with it.
 		ctx = failing{ctx, err}
 	}
-	tx.cfg.sent(query, args, tx)
-	defer tx.took(query, time.Now())
-	tx.dirty = tx.dirty || !reads(query)
 	row := tx.rows.QueryRowContext(ctx, query, args...)
 	if err := row.Err(); err != nil && tx.failed == nil {
 		tx.failed = err
 	}
+	tx.last, tx.row = nil, row
 	return row
+}
+
+// closeRows closes the rows that a closure left open, which database/sql would wait
+// for. It reports whether there are any.
+func (tx *Tx) closeRows() bool {
+	if tx.sqlite != nil {
+		return tx.sqlite.closeRows()
+	}
+	if tx.pg.rows == nil {
+		return false
+	}
+	if tx.last != nil {
+		tx.last.Close()
+	} else {
+		_ = tx.row.Scan() // there is no other way to close a row
+	}
+	return true
+}
+
+// ask sends a query to PostgreSQL, and returns the arguments that database/sql is
+// still to pass.
+func (tx *Tx) ask(query string, args []any) ([]any, error) {
+	if tx.pg == nil {
+		return args, nil
+	}
+	err := tx.pg.push(query, args, Expect{})
+	if err == nil {
+		err = tx.pg.query()
+	}
+	if err != nil {
+		tx.failed = err
+	}
+	return nil, err
 }
 
 // failing is a context that ended with an error of ours.
@@ -145,11 +224,14 @@ func (tx *Tx) usable() error {
 	if tx.failed != nil {
 		return fmt.Errorf("%w: %w", errAborted, tx.failed)
 	}
-	if tx.sqlite != nil && tx.sqlite.open != nil {
+	if tx.sqlite != nil && tx.sqlite.open != nil || tx.pg != nil && tx.pg.rows != nil {
 		return errRowsOpen
 	}
 	return nil
 }
+
+// tookCommit reports a commit that was slow, with what was sent with it.
+func (tx *Tx) tookCommit(start time.Time) { tx.took(commitPostgres, start) }
 
 // run calls the closure and returns its error. A statement that failed fails the
 // closure, even if the closure ignored the error.
@@ -158,7 +240,7 @@ func (tx *Tx) run(do func(txn.Tx) error) (err error) {
 		if p := recover(); p != nil {
 			err = fault.From(fmt.Errorf("sqldb: panic in a transaction: %v\n%s", p, debug.Stack()))
 		}
-		if tx.sqlite != nil && tx.sqlite.closeRows() && err == nil {
+		if tx.closeRows() && err == nil {
 			err = errRowsOpen
 		}
 		if err == nil {

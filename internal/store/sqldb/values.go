@@ -67,6 +67,15 @@ func (e *Encoder) Op(noun, statement string, args ...any) txn.Op {
 	}
 }
 
+// Queued is Op for a statement whose effect nothing in its transaction depends on;
+// see [Tx.Queue].
+func (e *Encoder) Queued(x Expect, statement string, args ...any) txn.Op {
+	if e.err != nil {
+		return txn.Fail(e.err)
+	}
+	return func(tx txn.Tx) error { return From(tx).QueueExpecting(x, statement, args...) }
+}
+
 // Decoder is the inverse of Encoder.
 type Decoder struct{ err error }
 

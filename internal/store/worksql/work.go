@@ -54,7 +54,7 @@ func newTexts(t timeline) texts {
 	values := strings.Replace(sqldb.Values(workColumns), "?, ?, ?, ?", "?, ?, ?, @set", 1)
 	insert := `INSERT INTO work (` + workColumns + `) VALUES ` + values
 	return texts{
-		insert: t.text(insert), values: t.text(", " + values), holdNew: t.text(insert + ` ON CONFLICT (kind, work_key) DO NOTHING`),
+		insert: t.text(insert), values: t.text(", " + values), holdNew: t.text(insert),
 		hold: t.text(holdWork), reschedule: t.text(rescheduleWork), reclaim: t.text(reclaimWork), next: t.text(nextWork),
 		claim: t.text(claimWork), renew: t.text(renewWork), release: t.text(releaseWork),
 		due: t.text(dueWork), dueOf: t.text(dueWorkOf), tenants: t.text(tenantsWork), backlog: t.text(backlogWork),
@@ -116,11 +116,9 @@ func (w *Queue) EnqueueHeldTx(tx txn.Tx, item work.Item, owner string, lease tim
 		item.Due = now
 	}
 	held := work.Lease{Item: item, Owner: owner, Epoch: sqldb.Micros(now), Attempt: 1, Until: now.Add(lease)}
-	n, err := sqldb.From(tx).Exec(w.texts.holdNew,
+	exists := sqldb.Expect{Or: func(err error) error { return sqldb.UniqueAs(err, work.ErrExists) }}
+	err := sqldb.From(tx).QueueExpecting(exists, w.texts.holdNew,
 		item.Kind, item.Key, item.TenantID, w.time.leaseEnd(lease), held.Epoch, held.Attempt, owner, item.Payload)
-	if err == nil && n == 0 {
-		err = work.ErrExists
-	}
 	if err != nil {
 		return work.Lease{}, err
 	}
@@ -134,7 +132,7 @@ func (w *Queue) HoldTx(tx txn.Tx, held work.Lease, lease time.Duration) error {
 
 // FinishTx implements work.Queue.
 func (w *Queue) FinishTx(tx txn.Tx, held work.Lease) error {
-	return fenced(sqldb.From(tx).Exec(finishWork, held.Kind, held.Key, held.Epoch))
+	return sqldb.From(tx).QueueExpecting(lost, finishWork, held.Kind, held.Key, held.Epoch)
 }
 
 // RescheduleTx implements work.Queue.
@@ -225,6 +223,10 @@ func (w *Queue) wakeAfter(tx txn.Tx, kind string) {
 		tx.AfterCommit(func() { w.wake(kind) })
 	}
 }
+
+// lost is what is expected of a statement that ends a lease; [fenced] is the same for
+// statements whose count is known at once.
+var lost = sqldb.Expect{Row: func() error { return work.ErrLost }}
 
 // fenced returns ErrLost for a write that changed no row.
 func fenced(n int64, err error) error {

@@ -28,7 +28,7 @@ var (
 // AppendTx implements usage.Store.
 func (s *Store) AppendTx(tx txn.Tx, tenant, day string, uses []quota.Use) error {
 	for _, u := range uses {
-		if _, err := sqldb.From(tx).Exec(insertEntry, append(useArgs(tenant, day, u), rand.Int64())...); err != nil {
+		if err := sqldb.From(tx).Queue(insertEntry, append(useArgs(tenant, day, u), rand.Int64())...); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 	for _, c := range slices.SortedFunc(maps.Keys(sums), order) {
 		u := sums[c]
 		u.AgentID, u.Model, u.Source, u.KeyID = c.agent, c.model, c.source, c.key
-		if _, err := t.Exec(addCounter, useArgs(c.tenant, c.period, u)...); err != nil {
+		if err := t.Queue(addCounter, useArgs(c.tenant, c.period, u)...); err != nil {
 			return 0, err
 		}
 	}

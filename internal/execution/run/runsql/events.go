@@ -84,13 +84,12 @@ func (s *Events) Append(tenant, stream string, seg event.Segment) txn.Op {
 		entries[i] = storedEntry{shorten(e.Name), at - before, e.Data, e.Lens, differences(e.After), e.Text, e.Step, shortID(e.StepID)}
 		before = at
 	}
-	return enc.Op("run", insertSegment, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.JSON(entries))
+	return enc.Queued(sqldb.Expect{}, insertSegment, tenant, stream, seg.Last(), seg.First, seg.Draft, enc.JSON(entries))
 }
 
 // DeleteDraftsTx deletes the drafts of the text of every step up to one.
 func (s *Events) DeleteDraftsTx(tx txn.Tx, tenant, stream string, step int64) error {
-	_, err := sqldb.From(tx).Exec(deleteDrafts, tenant, stream, step)
-	return err
+	return sqldb.From(tx).Queue(deleteDrafts, tenant, stream, step)
 }
 
 // Read implements event.Log. It reads the rows first, then the steps that they

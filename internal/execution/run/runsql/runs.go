@@ -47,7 +47,13 @@ var (
 // Create implements run.Store.
 func (s *Store) Create(r *run.Record) txn.Op {
 	var enc sqldb.Encoder
-	insert := enc.Op("run", insertRun,
+	taken := sqldb.Expect{Or: func(err error) error {
+		if !sqldb.IsUnique(err) {
+			return err
+		}
+		return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a run with this id already.").Because(err)
+	}}
+	insert := enc.Queued(taken, insertRun,
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
 		string(r.Input), sqldb.NullJSON(r.Output), metricsJSON(&enc, r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.JSON(r.ResourceLimits), enc.JSON(r.Options), enc.JSON(r.Pending), r.StepSeq, r.EventSeq,
@@ -55,11 +61,7 @@ func (s *Store) Create(r *run.Record) txn.Op {
 		r.ContinuedByRunID, initiatorText(r.StartedBy), r.ParentStepID, r.RootRunID)
 	label := labels.Insert(r.TenantID, r.RunID, r.CreatedAt, r.Metadata)
 	return func(tx txn.Tx) error {
-		err := insert(tx)
-		if sqldb.IsUnique(err) {
-			return fault.New(fault.Conflict, "ALREADY_EXISTS", "There is a run with this id already.").Because(err)
-		}
-		if err != nil {
+		if err := insert(tx); err != nil {
 			return err
 		}
 		return label(tx)
@@ -73,21 +75,21 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	if u.Wait.Auth != nil {
 		server = &u.Wait.Auth.ServerID
 	}
-	op := enc.Op("run", updateRun[u.Pause],
+	args := []any{
 		string(u.Status), sqldb.NullJSON(u.Output), metricsJSON(&enc, u.Metrics), u.Error, u.ErrorCode,
 		sqldb.OptionalMicros(u.StartedAt), sqldb.OptionalMicros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.JSON(u.Pending),
-		waitJSON(&enc, u.Wait), server, tenant, id)
-	if u.Pause != run.PauseAborts {
-		return op
+		waitJSON(&enc, u.Wait), server, tenant, id,
 	}
 	return func(tx txn.Tx) error {
-		err := op(tx)
-		if fault.Is(err, fault.NotFound) {
-			if _, absent := s.LockTx(tx, tenant, id); absent == nil {
-				return run.ErrPausing
+		expect := sqldb.Expect{Row: func() error {
+			if u.Pause == run.PauseAborts {
+				if _, absent := s.LockTx(tx, tenant, id); absent == nil {
+					return run.ErrPausing
+				}
 			}
-		}
-		return err
+			return fault.NewNotFound("run")
+		}}
+		return enc.Queued(expect, updateRun[u.Pause], args...)(tx)
 	}
 }
 

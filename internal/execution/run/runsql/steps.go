@@ -36,7 +36,7 @@ func (s *Store) AppendStep(st *run.Step) txn.Op {
 	if st.CallOf > 0 {
 		input = withoutArguments(&enc, st.Input)
 	}
-	return enc.Op("run", insertStep,
+	return enc.Queued(sqldb.Expect{}, insertStep,
 		st.TenantID, st.RunID, st.Seq, st.StepID, string(st.Type), string(st.Status),
 		sqldb.Micros(st.StartedAt), sqldb.OptionalMicros(st.CompletedAt), int64(math.Round(st.DurationMS*1000)),
 		input, sqldb.NullJSON(st.Output), st.Error, packed(st.Metrics), enc.JSON(st.ToolCalls),

@@ -230,12 +230,13 @@ func (s *suite) enqueuesHeld() {
 	i.Due = s.clock.Now()
 	s.equal(work.Lease{Item: i, Owner: "n1", Epoch: l.Epoch, Attempt: 1, Until: i.Due.Add(lease)}, l)
 	s.claimNone()
-	s.must(func(tx txn.Tx) error {
-		if _, err := s.queue.EnqueueHeldTx(tx, i, "n2", lease); !errors.Is(err, work.ErrExists) {
-			s.Errorf("enqueued twice: %v", err)
-		}
-		return s.queue.HoldTx(tx, l, lease) // the transaction can still be used
-	})
+	if err := s.write(func(tx txn.Tx) error {
+		_, err := s.queue.EnqueueHeldTx(tx, i, "n2", lease)
+		return err
+	}); !errors.Is(err, work.ErrExists) {
+		s.Errorf("enqueued twice: %v", err)
+	}
+	s.must(func(tx txn.Tx) error { return s.queue.HoldTx(tx, l, lease) })
 	s.clock.Advance(lease)
 	again := s.claimOne("n2")
 	s.equal(2, again.Attempt)

@@ -14,6 +14,9 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/edge/audio"
 	"agentd/internal/kernel/model"
+	"agentd/internal/wire/anthropicclient"
+	"agentd/internal/wire/azureclient"
+	"agentd/internal/wire/geminiclient"
 	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 	"agentd/internal/wire/outbound"
@@ -27,7 +30,7 @@ const signalModelKeys = "model-keys"
 type models struct {
 	cfg       config.Models
 	catalogue *model.Catalogue
-	wire      *openaiclient.Client
+	wire      *model.Wires
 	breaker   *model.Breaker // before every endpoint
 	limiter   *model.Limiter // before the breaker
 	client    model.Router
@@ -57,13 +60,19 @@ func newModels(p *platform, out *egress) (*models, error) {
 	}
 	operator := modelcall.NewTransport()
 	p.onStop(operator.CloseIdleConnections)
-	m.wire = openaiclient.New(openaiclient.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")})
+	wires := modelcall.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")}
+	chat := openaiclient.New(wires)
+	m.wire = &model.Wires{Chat: chat, Others: map[model.Wire]model.Adapter{
+		model.WireAnthropic: anthropicclient.New(wires),
+		model.WireGemini:    geminiclient.New(wires),
+		model.WireAzure:     azureclient.New(wires, ""),
+	}}
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
 	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}
 	p.onShare(m.limiter.SetShare)
 	observeModels(p.metrics, m.breaker, m.limiter, &modelFailures{log: p.log, clock: p.clock, seen: map[failureKind]*failureCount{}})
 	m.client = model.Router{Wire: m.limiter, Forwards: m.limiter}
-	m.embedder = newEmbedder(m.cfg, m.wire, m)
+	m.embedder = newEmbedder(m.cfg, chat, m)
 	m.keys = providerkey.New(providerkey.Deps{
 		Store: providerkeysql.New(p.db), Writer: p.db, Clock: p.clock, Box: p.box, Audit: p.audit,
 		Catalogue: m.catalogue, Lister: m.wire, CheckURL: outbound.CheckURL, Egress: out.checkURL,

@@ -115,6 +115,7 @@ var modules = map[string][]string{
 	"internal/execution/engine":        {otelModule},
 	"internal/execution/schedule":      {"github.com/netresearch/go-cron"},
 
+	"internal/wire/azureclient":       {"golang.org/x/oauth2"},
 	"internal/wire/mcpclient":         {"github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 	"internal/wire/oidcclient":        {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	"internal/wire/modelcall":         {otelModule},

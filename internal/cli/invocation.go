@@ -72,8 +72,27 @@ func explain(err error) string {
 	}
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Status == 401 {
 		return err.Error() + "\nIs AGENTD_KEY a key of this server?"
+	} else if ok && p.Status == 404 {
+		return err.Error() + whereListed(p.Detail)
 	}
 	return err.Error()
+}
+
+// lists are the commands that list the kinds of things that a command may name.
+var lists = map[string]string{
+	"run": "runs list", "agent": "agent list", "session": "sessions list", "approval": "approvals list", "webhook": "webhooks list",
+	"webhook subscription": "webhooks list", "knowledge base": "kb list", "key": "keys list", "user": "members list", "member": "members list",
+}
+
+// whereListed returns the line that names the command with which an id can be found, ""
+// if there is none.
+func whereListed(detail string) string {
+	_, rest, _ := strings.Cut(detail, "There is no such ")
+	what, _, _ := strings.Cut(rest, " in this company")
+	if list := lists[what]; list != "" {
+		return "\nThey are listed by:  agentd " + list
+	}
+	return ""
 }
 
 // say writes a sentence that is the result.

@@ -135,6 +135,7 @@ const tolerated = 30
 // TestCosts compares what one run, one chat, one creation and one list cost with the
 // ledger. Whoever changes it looks at the difference: is it worth that for each of them?
 func TestCosts(t *testing.T) { // not parallel: allocations are the process's
+	apptest.SkipUnderRace(t) // which allocates, too
 	for _, engine := range apptest.Engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			var r recorder

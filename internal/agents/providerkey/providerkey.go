@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/secret"
@@ -36,6 +38,8 @@ type Row struct {
 	Origin     string // one of model's Origin constants
 	Shared     bool
 	Sealed     []byte
+	Wire       model.Wire // of an own provider; "": that of its endpoint
+	Access     string     // JSON of Access; "": nothing
 	Limits     model.Limits
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -129,10 +133,18 @@ func (s *Service) load(ctx context.Context, tenant string) (map[string]*model.Cr
 		if err != nil || r.TenantID != tenant {
 			continue
 		}
-		all[r.ProviderID] = &model.Credential{
-			Name: r.ProviderID, Endpoint: r.Endpoint, Origin: r.Origin, Shared: r.Shared, Key: secret.New(string(key)),
+		c := &model.Credential{
+			Name: r.ProviderID, Endpoint: r.Endpoint, Origin: r.Origin, Shared: r.Shared, Wire: r.Wire, Key: secret.New(string(key)),
 			Limits: r.Limits,
 		}
+		if r.Access != "" {
+			var a Access
+			if json.Unmarshal([]byte(r.Access), &a) != nil {
+				continue
+			}
+			c.Access, c.Key = a.with(c.Key)
+		}
+		all[r.ProviderID] = c
 	}
 	return all, nil
 }

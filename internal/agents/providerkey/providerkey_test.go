@@ -188,7 +188,7 @@ func TestStoring(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
 		first := r.put("openai", `{`+key1+`}`)
-		if diff := cmp.Diff(providerkey.Stored{ProviderID: "openai", Configured: true, Shared: true, UpdatedAt: r.clock.Now()}, first); diff != "" {
+		if diff := cmp.Diff(providerkey.Stored{ProviderID: "openai", Configured: true, Shared: true, UpdatedAt: r.clock.Now(), Wire: "openai_chat"}, first); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if c := r.kept("openai"); c.Endpoint != "https://api.openai.com/v1" || c.Origin != model.OriginPublic || !c.Shared || c.Key.Reveal() != "sk-0123456789" {
@@ -519,4 +519,52 @@ func BenchmarkKept(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A key of an own provider has a wire, which is that of the address at first, and what the
+// wire needs beside it; both stay when they are left out, and reach its calls (rule
+// D23-wire-of-a-key).
+func TestWireOfAKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig) {
+		resolve := func(ref string) model.Target {
+			t.Helper()
+			to, err := model.Resolver{Catalogue: r.Catalogue, Credentials: r}.Resolve(t.Context(), r.who.TenantID, model.Spec{ModelRef: ref})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return to
+		}
+		if out := r.put("anthropic", `{`+key1+`}`); out.Wire != "anthropic" || resolve("anthropic/claude").Wire != model.WireAnthropic {
+			t.Errorf("a public provider has the wire %q", out.Wire)
+		}
+		azure := `"endpoint_url": "https://ours.openai.azure.com", "access": {"api_version": "2025-04-01-preview", "entra": {"tenant_id": "t-1", "client_id": "c-1"}}`
+		if out := r.put("cloud", `{`+key1+`, `+azure+`}`); out.Wire != "azure_openai" {
+			t.Errorf("the address has the wire %q", out.Wire)
+		}
+		r.put("cloud", `{`+key2+`}`)
+		to := resolve("cloud/gpt")
+		if e := to.Access.Entra; to.Wire != model.WireAzure || !to.APIKey.Empty() || to.Access.APIVersion != "2025-04-01-preview" ||
+			e == nil || e.TenantID != "t-1" || e.ClientID != "c-1" || e.ClientSecret.Reveal() != "sk-abcdefghij" {
+			t.Errorf("the target is %+v", to)
+		}
+		r.put("mine", `{`+key1+`, "endpoint_url": "https://mine.example", "wire": "anthropic"}`)
+		if got := resolve("mine/m"); got.Wire != model.WireAnthropic || got.APIKey.Reveal() != "sk-0123456789" {
+			t.Errorf("the target is %+v", got)
+		}
+		for body, field := range map[string]string{
+			`"wire": "smoke"`: "wire",
+			`"wire": "anthropic", "access": {"api_version": "1"}`:      "access",
+			`"wire": "azure_openai", "access": {"entra": {}}`:          "access",
+			`"wire": "azure_openai", "access": {"api_version": "a/b"}`: "access",
+		} {
+			_, err := r.do("setLlmCredential", "mine", `{`+key1+`, `+body+`}`)
+			if f := fault.From(err); !fault.Is(err, fault.Invalid) || len(f.Fields) == 0 || !strings.HasPrefix(f.Fields[0].Field, field) {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		if _, err := r.do("setLlmCredential", "openai", `{`+key1+`, "wire": "anthropic"}`); !fault.Is(err, fault.Invalid) {
+			t.Errorf("a public provider takes another wire: %v", err)
+		}
+	})
 }

@@ -112,7 +112,10 @@ type putIn struct {
 
 		APIKey      string `json:"api_key" required:"true" doc:"10 to 500 characters. Stored encrypted, never shown again."`
 		Shared      *bool  `json:"shared,omitzero" nullable:"true" doc:"Use the key for every model of the provider (default), not only for agents that name it in api_key_ref. Absent: unchanged."`
-		EndpointURL string `json:"endpoint_url,omitzero" doc:"OpenAI-compatible endpoint of the company's own provider, ending in /v1. Absent: unchanged."`
+		EndpointURL string `json:"endpoint_url,omitzero" doc:"Endpoint of the company's own provider, as in https://host/v1. Absent: unchanged."`
+
+		Wire   *string `json:"wire,omitzero" enum:"openai_chat,anthropic,gemini,azure_openai" doc:"Protocol of the company's own endpoint. Absent: unchanged; at first that of the address, else openai_chat."`
+		Access *Access `json:"access,omitzero" doc:"What the provider's wire needs beside the key. Absent: unchanged."`
 
 		MaxConcurrency  *int `json:"max_concurrency,omitzero" doc:"How many calls the provider takes at a time with this key, 0 to 100000; what is over waits. 0: no limit. Absent: unchanged."`
 		TokensPerMinute *int `json:"tokens_per_minute,omitzero" doc:"How many tokens a minute the provider takes with this key, 0 to 1000000000; what is over waits. 0: no limit. Absent: unchanged."`
@@ -127,6 +130,7 @@ type Stored struct {
 	Configured bool      `json:"configured" required:"true"`
 	Shared     bool      `json:"shared" required:"true"`
 	UpdatedAt  time.Time `json:"updated_at" required:"true"`
+	Wire       string    `json:"wire" required:"true" doc:"Protocol of the endpoint that the key is sent to."`
 
 	MaxConcurrency  int `json:"max_concurrency,omitzero" doc:"Absent: no limit."`
 	TokensPerMinute int `json:"tokens_per_minute,omitzero" doc:"Absent: no limit."`
@@ -160,7 +164,10 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 			return err
 		}
 		if before != nil {
-			r.Shared, r.CreatedAt, r.Limits = before.Shared, before.CreatedAt, before.Limits
+			r.Shared, r.CreatedAt, r.Limits, r.Access = before.Shared, before.CreatedAt, before.Limits, before.Access
+			if r.Origin == model.OriginOwn {
+				r.Wire = before.Wire
+			}
 		} else if count >= maxKeys {
 			return fault.New(fault.Invalid, "limit_reached",
 				"This company has stored %d keys, which is the limit; delete an unused one first.", count)
@@ -174,6 +181,9 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if b.TokensPerMinute != nil {
 			r.Limits.TokensPerMinute = *b.TokensPerMinute
 		}
+		if err := s.setAccess(&r, b.Wire, b.Access); err != nil {
+			return err
+		}
 		r.Sealed = s.Box.Seal([]byte(b.APIKey), sealedFor(r.TenantID, r.ProviderID, r.Endpoint))
 		if err := s.Store.PutTx(tx, &r); err != nil {
 			return err
@@ -181,7 +191,7 @@ func (s *Service) put(ctx context.Context, who authz.Caller, in *putIn) (out Sto
 		if err := s.record(tx, who, "llm_credentials.set", &r); err != nil {
 			return err
 		}
-		out = Stored{ProviderID: r.ProviderID, Configured: true, Shared: r.Shared, UpdatedAt: now,
+		out = Stored{ProviderID: r.ProviderID, Configured: true, Shared: r.Shared, UpdatedAt: now, Wire: string(s.wireOf(&r)),
 			MaxConcurrency: r.Limits.MaxConcurrency, TokensPerMinute: r.Limits.TokensPerMinute}
 		return txn.Answer(tx, out)
 	})
@@ -314,13 +324,12 @@ func (s *Service) test(ctx context.Context, who authz.Caller, in *providerIn) (T
 		}
 		return Tested{Message: "No key for this provider is stored in this company."}, nil
 	}
-	to := model.Target{Provider: c.Name, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, TenantID: who.TenantID, OwnKey: true}
-	if c.Origin == model.OriginPlatform {
-		if !s.Catalogue.At(c.Name, c.Endpoint) {
-			return Tested{Message: "The provider's endpoint has changed since the key was stored; store it again."}, nil
-		}
-		to, _ = s.Catalogue.Endpoint(c.Name)
-		to.APIKey, to.OwnKey = c.Key, true
+	if c.Origin == model.OriginPlatform && !s.Catalogue.At(c.Name, c.Endpoint) {
+		return Tested{Message: "The provider's endpoint has changed since the key was stored; store it again."}, nil
+	}
+	to := s.Catalogue.WithKey(c)
+	if to.Guarded {
+		to.TenantID = who.TenantID
 	}
 	_, err = s.Lister.ListModels(ctx, to)
 	if e, ok := errors.AsType[*model.Error](err); ok {

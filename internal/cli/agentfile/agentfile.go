@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,7 +31,9 @@ type File struct {
 	Fields map[string]jsontext.Value
 }
 
-var config = schema.Of[agent.Config]()
+// config is the schema of agents. It is made at its first use, because most commands read
+// no file.
+var config = sync.OnceValue(schema.Of[agent.Config])
 
 // Parse reads the documents of a file. Errors say which document and field is
 // wrong, and what was probably meant.
@@ -101,7 +104,7 @@ func read(doc jsontext.Value) (File, error) {
 	if err != nil {
 		return f, err
 	}
-	unknown, err := config.Unknown(known)
+	unknown, err := config().Unknown(known)
 	if err != nil {
 		return f, err
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/base/fault"
 	"agentd/internal/base/share"
+	"agentd/internal/base/share/sharetest"
 	"agentd/internal/content/memory"
 )
 
@@ -15,25 +15,9 @@ func TestPlacesAreShared(t *testing.T) {
 	each(t, func(r *rig) {
 		r.Places = share.New(2, 1, time.Millisecond)
 		agent := r.agent(`{"enabled":true}`)
-		try := func(tenant string) error {
-			_, err := r.Ingest(r.Context(), tenant, agent, memory.Document{Content: "Tea is served at five.", Filename: "tea.txt", ChunkSize: 100})
+		sharetest.Refuses(r.T, r.Places, r.who.TenantID, func() error {
+			_, err := r.Ingest(r.Context(), r.who.TenantID, agent, memory.Document{Content: "Tea is served at five.", Filename: "tea.txt", ChunkSize: 100})
 			return err
-		}
-		release, err := r.Places.Acquire(r.Context(), r.who.TenantID)
-		if err != nil {
-			r.Fatal(err)
-		}
-		if err := try(r.who.TenantID); !fault.Is(err, fault.Unavailable) || fault.From(err).RetryAfter == 0 {
-			r.Errorf("beyond the company's share: %v", err)
-		}
-		elsewhere, err := r.Places.Acquire(r.Context(), "another company") // which has its own
-		if err != nil {
-			r.Fatal(err)
-		}
-		elsewhere()
-		release()
-		if err := try(r.who.TenantID); err != nil {
-			r.Errorf("afterwards: %v", err)
-		}
+		})
 	})
 }

@@ -6,14 +6,16 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
 // base is around the content of every page. Strangers wrote much of what pages show:
 // html/template escapes it for its place.
-var base = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time": func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") },
-}).Parse(`<!doctype html><html lang="en"><head>
+var base = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"time": func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") },
+	}).Parse(`<!doctype html><html lang="en"><head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{{.Title}}</title><link rel="stylesheet" href="{{.Prefix}}/docs/page.css">{{block "head" .}}{{end}}</head>
 {{block "body" .}}<body class="plain"><main>
@@ -21,13 +23,20 @@ var base = template.Must(template.New("page").Funcs(template.FuncMap{
 {{with .Problem}}<p class="problem" role="alert">{{.}}</p>
 {{end}}{{template "content" .}}</main></body>{{end}}</html>
 {{define "content"}}{{end}}`))
+})
 
 // Page is a page for people. All pages have the same style and the same base.
-type Page struct{ content *template.Template }
+type Page struct{ content func() *template.Template }
 
 // NewPage returns a page. Its content is a template whose dot is a View.
-func NewPage(content string) *Page {
-	return &Page{template.Must(template.Must(base.Clone()).Parse(`{{define "content"}}` + content + `{{end}}`))}
+func NewPage(content string) *Page { return newPage(`{{define "content"}}` + content + `{{end}}`) }
+
+// newPage returns a page that replaces blocks of base. It is read at its first use: most
+// programs that start show no page.
+func newPage(blocks string) *Page {
+	return &Page{sync.OnceValue(func() *template.Template {
+		return template.Must(template.Must(base().Clone()).Parse(blocks))
+	})}
 }
 
 // View is what a page shows.
@@ -65,7 +74,7 @@ func (p *Page) Show(w http.ResponseWriter, v View) error {
 	h.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'self'; form-action "+cmp.Or(v.Forms, "'none'")+"; base-uri 'none'; frame-ancestors 'none'")
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))
-	return p.content.Execute(w, v)
+	return p.content().Execute(w, v)
 }
 
 // failure is the page of a refusal that has no form to correct.

@@ -5,7 +5,6 @@ package webpage
 
 import (
 	"embed"
-	"html/template"
 	"net/http"
 	"strings"
 
@@ -78,12 +77,12 @@ agentd chat hello</code></pre>
 `)
 
 // docsPage has a body of its own: Swagger UI has its own style, and no dark one.
-var docsPage = &Page{template.Must(template.Must(base.Clone()).Parse(`{{define "head"}}
+var docsPage = newPage(`{{define "head"}}
 <link rel="stylesheet" href="{{.Prefix}}/docs/swagger-ui.css">{{end}}
 {{define "body"}}<body>
 <noscript><p>This page needs JavaScript. The same is in <a href="{{.Prefix}}/api/v1/openapi.json">the OpenAPI document</a>.</p></noscript>
 <div id="docs"></div><script src="{{.Prefix}}/docs/swagger-ui-bundle.js"></script>
-<script src="{{.Prefix}}/docs/docs.js"></script></body>{{end}}`))}
+<script src="{{.Prefix}}/docs/docs.js"></script></body>{{end}}`)
 
 // welcome serves browsers. Programs that ask for / get the refusal of any path that
 // does not exist.
@@ -114,5 +113,5 @@ func (p *Page) showPublic(w http.ResponseWriter, policy string, v View) error {
 	h.Add("Vary", "Accept")
 	h.Set("Content-Security-Policy", policy)
 	w.WriteHeader(http.StatusOK)
-	return p.content.Execute(w, v)
+	return p.content().Execute(w, v)
 }

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/audit"
@@ -91,11 +92,12 @@ type Proposals interface {
 
 // Deps is what a Service needs.
 type Deps struct {
-	Store  Store
-	Writer txn.Writer
-	Clock  clock.Clock
-	Ledger *ledger.Ledger
-	Audit  audit.Recorder
+	Store   Store
+	Writer  txn.Writer
+	Clock   clock.Clock
+	Ledger  *ledger.Ledger
+	Audit   audit.Recorder
+	Cursors *page.Cursors
 	// Signal makes every node read the state of a tenant again; nil: it is read after
 	// half a second.
 	Signal func(tenant string)

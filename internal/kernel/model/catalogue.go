@@ -21,8 +21,10 @@ type Provider struct {
 	Title   string        `json:"display_name"` // for people; "": Name
 	BaseURL string        `json:"base_url"`     // http or https, usually ending in /v1
 	APIKey  secret.String `json:"api_key"`
+	Wire    Wire          `json:"wire"` // "": see WireAt
 	Models  []Offer       `json:"models"`
 
+	Access // beside APIKey
 	Limits // of APIKey
 }
 
@@ -129,6 +131,7 @@ func (c *Catalogue) add(config Provider) {
 	p := &provider{Provider: config, offers: make(map[string]Entry, len(config.Models))}
 	p.BaseURL = trimBase(config.BaseURL)
 	p.normal, _ = NormalizeEndpoint(config.BaseURL)
+	p.Wire = cmp.Or(config.Wire, WireAt(config.Name, config.BaseURL))
 	p.public = publicAt(p.normal)
 	c.providers[p.Name] = p
 	c.names = append(c.names, p.Name)
@@ -212,7 +215,11 @@ func (c *Catalogue) Endpoint(name string) (Target, bool) {
 	if p == nil {
 		return Target{}, false
 	}
-	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey, Limits: p.Limits}, true
+	return p.target(), true
+}
+
+func (p *provider) target() Target {
+	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey, Wire: p.Wire, Access: p.Access, Limits: p.Limits}
 }
 
 // At reports whether there is a provider of that name and its endpoint is this
@@ -287,7 +294,8 @@ func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
 	if model == "" {
 		return Target{}, notConfigured("The model_ref %q names a provider but no model; write %s/<model>.", ref, name)
 	}
-	t := Target{Provider: p.Name, Model: model, BaseURL: p.BaseURL, APIKey: p.APIKey, Limits: p.Limits}
+	t := p.target()
+	t.Model = model
 	if e, ok := p.offers[model]; ok {
 		t.Price, t.Context, t.MaxOutput, t.Capabilities = e.Price, e.Context, e.Facts.MaxOutput, e.Capabilities
 	}
@@ -322,6 +330,9 @@ func (p Provider) check() error {
 	u, err := url.Parse(p.BaseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("the model provider %q needs a base_url like https://host/v1, without user name, query or fragment", p.Name)
+	}
+	if err := p.Access.Check(p.Wire); err != nil {
+		return fmt.Errorf("the model provider %q: %w", p.Name, err)
 	}
 	if wrong := CheckLimit(p.MaxConcurrency, MaxMaxConcurrency); wrong != "" {
 		return fmt.Errorf("the model provider %q: max_concurrency %s", p.Name, wrong)

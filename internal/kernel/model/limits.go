@@ -52,7 +52,11 @@ func (s Share) part(limit int) int {
 // key there. It does not show the key.
 func (t *Target) AccountKey() string {
 	h := sha256.New()
-	for _, part := range []string{t.BaseURL, t.APIKey.Reveal()} {
+	parts := []string{t.BaseURL, t.APIKey.Reveal()}
+	if e := t.Access.Entra; e != nil {
+		parts = append(parts, e.TenantID, e.ClientID)
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d %s ", len(part), part)
 	}
 	return "limit:" + hex.EncodeToString(h.Sum(nil)[:16])

@@ -75,6 +75,8 @@ type Target struct {
 	Model    string        // the name the endpoint knows
 	BaseURL  string        // …/v1; empty for builtin models
 	APIKey   secret.String // sent to BaseURL only
+	Wire     Wire          // the protocol of BaseURL; "": WireChat
+	Access   Access        // what some wires need beside APIKey
 	Guarded  bool          // a tenant chose the address: through the guarded client
 	TenantID string        // of a guarded or limited target: the tenant, whose egress rules and turn hold
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant

@@ -26,6 +26,9 @@ func (t *Target) Source() string {
 	for _, part := range []string{t.BaseURL, t.Model} {
 		fmt.Fprintf(h, "%d %s ", len(part), part)
 	}
+	if t.Wire != "" && t.Wire != WireChat { // another form of the data
+		fmt.Fprint(h, t.Wire)
+	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 

@@ -1,25 +1,29 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Public is a widely used provider.
 type Public struct {
 	ID       string
 	Name     string
-	Endpoint string // OpenAI-compatible, in the form of NormalizeEndpoint
+	Endpoint string // in the form of NormalizeEndpoint
 	Local    bool   // runs on the user's own machine, at its usual port
+	Wire     Wire   // "": WireChat
 }
 
 // publics are known without configuration, so that a tenant needs only a key.
 // The endpoints are those that the providers publish.
 var publics = []Public{
-	{ID: "anthropic", Name: "Anthropic", Endpoint: "https://api.anthropic.com/v1"},
+	{ID: "anthropic", Name: "Anthropic", Endpoint: "https://api.anthropic.com/v1", Wire: WireAnthropic},
 	{ID: "cerebras", Name: "Cerebras", Endpoint: "https://api.cerebras.ai/v1"},
 	{ID: "cohere", Name: "Cohere", Endpoint: "https://api.cohere.ai/compatibility/v1"},
 	{ID: "deepinfra", Name: "DeepInfra", Endpoint: "https://api.deepinfra.com/v1/openai"},
 	{ID: "deepseek", Name: "DeepSeek", Endpoint: "https://api.deepseek.com/v1"},
 	{ID: "fireworks", Name: "Fireworks AI", Endpoint: "https://api.fireworks.ai/inference/v1"},
-	{ID: "gemini", Name: "Google Gemini", Endpoint: "https://generativelanguage.googleapis.com/v1beta/openai"},
+	{ID: "gemini", Name: "Google Gemini", Endpoint: "https://generativelanguage.googleapis.com/v1beta/openai", Wire: WireGemini},
 	{ID: "groq", Name: "Groq", Endpoint: "https://api.groq.com/openai/v1"},
 	{ID: "mistral", Name: "Mistral AI", Endpoint: "https://api.mistral.ai/v1"},
 	{ID: "moonshot", Name: "Moonshot AI", Endpoint: "https://api.moonshot.ai/v1"},
@@ -38,14 +42,29 @@ var publics = []Public{
 // Publics lists the providers that are known without being configured.
 func Publics() []Public { return slices.Clip(publics) }
 
-// publicAt returns the id of the public provider at an endpoint; "": none.
+// publicAt returns the id of the public provider at an endpoint, with or without its
+// version; "": none.
 func publicAt(normal string) string {
 	for i := range publics {
 		if !publics[i].Local && publics[i].Endpoint == normal {
 			return publics[i].ID
 		}
 	}
+	for i := range publics {
+		if p := &publics[i]; p.Wire != "" && withoutVersion(p.Endpoint) == withoutVersion(normal) {
+			return p.ID
+		}
+	}
 	return ""
+}
+
+// withoutVersion returns an address without a version and the word openai at its end.
+func withoutVersion(endpoint string) string {
+	endpoint = strings.TrimSuffix(endpoint, "/openai")
+	if at := strings.LastIndexByte(endpoint, '/'); strings.HasPrefix(endpoint[at+1:], "v1") {
+		return endpoint[:at]
+	}
+	return endpoint
 }
 
 // PublicProvider finds one of them.

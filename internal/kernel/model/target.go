@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -52,6 +53,8 @@ type Credential struct {
 	// are used only where api_key_ref names them.
 	Shared bool
 	Key    secret.String
+	Wire   Wire // "": see WireAt
+	Access Access
 	Limits Limits
 }
 
@@ -89,6 +92,9 @@ func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target
 	}
 	said.Context = 0
 	t.Capabilities = said.Over(t.Capabilities)
+	if t.Capabilities.Budget == "" {
+		t.Capabilities.Budget = budgets[t.Wire]
+	}
 	return t, nil
 }
 
@@ -113,7 +119,7 @@ func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, er
 	if spec.ModelRef == "" {
 		return Target{}, notConfigured("The agent names an endpoint_url but no model; set model_ref to the model's name there.")
 	}
-	t := Target{Provider: Custom, Model: spec.ModelRef, BaseURL: trimBase(spec.EndpointURL), Guarded: true}
+	t := Target{Provider: Custom, Model: spec.ModelRef, BaseURL: trimBase(spec.EndpointURL), Guarded: true, Wire: WireAt("", spec.EndpointURL)}
 	if normal, ok := NormalizeEndpoint(spec.EndpointURL); ok {
 		r.Catalogue.complete(&t, publicAt(normal))
 	}
@@ -127,7 +133,8 @@ func (r Resolver) own(ctx context.Context, tenant string, spec Spec) (Target, er
 	if at, ok := NormalizeEndpoint(spec.EndpointURL); !ok || at != c.Endpoint {
 		return Target{}, elsewhere(c.Name)
 	}
-	t.BaseURL, t.APIKey, t.OwnKey, t.Limits = c.Endpoint, c.Key, true, c.Limits
+	t.BaseURL, t.Wire = c.Endpoint, c.wire()
+	t.use(c)
 	return t, nil
 }
 
@@ -165,7 +172,7 @@ func (r Resolver) withKey(ctx context.Context, tenant string, spec Spec) (Target
 	if err != nil || !r.Catalogue.At(name, c.Endpoint) {
 		return Target{}, elsewhere(c.Name)
 	}
-	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
+	t.use(c)
 	return t, nil
 }
 
@@ -214,7 +221,7 @@ func (r Resolver) takeOwnKey(ctx context.Context, tenant string, t *Target) erro
 	if err != nil || c == nil || !c.Shared || !r.Catalogue.At(t.Provider, c.Endpoint) {
 		return err
 	}
-	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
+	t.use(c)
 	return nil
 }
 
@@ -244,9 +251,39 @@ func (r Resolver) Provider(ctx context.Context, tenant, name string) (Target, bo
 // tenants returns the target of a credential whose endpoint is not the
 // operator's.
 func (r Resolver) tenants(c *Credential, model string) Target {
-	t := Target{Provider: c.Name, Model: model, BaseURL: c.Endpoint, APIKey: c.Key, Guarded: true, OwnKey: true, Limits: c.Limits}
+	t := c.target()
+	t.Model = model
 	r.Catalogue.complete(&t, publicAt(c.Endpoint))
 	return t
+}
+
+func (c *Credential) target() Target {
+	t := Target{Provider: c.Name, BaseURL: c.Endpoint, Guarded: true, Wire: c.wire()}
+	t.use(c)
+	return t
+}
+
+// WithKey returns the target of a credential, without a model. Where the endpoint is the
+// operator's, it is that of the provider as it is now.
+func (c *Catalogue) WithKey(with *Credential) Target {
+	if with.Origin != OriginPlatform {
+		return with.target()
+	}
+	t, _ := c.Endpoint(with.Name) // of a provider that is gone: an endpoint without an address
+	t.use(with)
+	t.Limits = Limits{}
+	return t
+}
+
+// wire returns the wire of a credential's own endpoint.
+func (c *Credential) wire() Wire { return cmp.Or(c.Wire, WireAt(c.Name, c.Endpoint)) }
+
+// use has a target called with a tenant's key.
+func (t *Target) use(c *Credential) {
+	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
+	version := cmp.Or(c.Access.APIVersion, t.Access.APIVersion)
+	t.Access = c.Access
+	t.Access.APIVersion = version
 }
 
 func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credential, error) {
@@ -273,7 +310,10 @@ func elsewhere(name string) *Error {
 // trimBase removes what people paste after the part that ends in /v1.
 func trimBase(url string) string {
 	url = strings.TrimRight(url, "/")
-	return strings.TrimSuffix(url, "/chat/completions")
+	for _, path := range []string{"/chat/completions", "/responses", "/messages"} {
+		url = strings.TrimSuffix(url, path)
+	}
+	return url
 }
 
 func notConfigured(format string, args ...any) *Error {

@@ -74,10 +74,16 @@ func (e *EndpointError) is(name string) bool { return e.Code == name || e.Type =
 // status returns the HTTP status of the error; inside a 200 it is derived from its code
 // or type.
 func (e *EndpointError) status(actual int) int {
-	if actual != 200 {
+	switch {
+	case actual == 400 && e.isKey():
+		return 401
+	case actual != 200:
 		return actual
 	}
 	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 {
+		if n == 400 && e.isKey() {
+			return 401
+		}
 		return n
 	}
 	name := strings.ToLower(e.Code + " " + e.Type)
@@ -106,6 +112,7 @@ func (e *EndpointError) isContextLength() bool {
 	for _, words := range []string{
 		"maximum context length", "context length exceeded", "exceeds the context", "exceed context", "context window",
 		"prompt is too long", "input is too long", "too many input tokens", "available context size",
+		"exceeds the maximum number of tokens",
 	} {
 		if strings.Contains(m, words) {
 			return true
@@ -113,6 +120,9 @@ func (e *EndpointError) isContextLength() bool {
 	}
 	return false
 }
+
+// isKey reports whether the key was refused, which Gemini answers with a 400.
+func (e *EndpointError) isKey() bool { return strings.HasPrefix(e.Message, "API key not valid") }
 
 // isFiltered reports whether a safety filter blocked the prompt or the answer.
 func (e *EndpointError) isFiltered() bool {

@@ -34,6 +34,11 @@ func (a *answer) add(c *completion) error {
 		if choice.Index != 0 {
 			continue
 		}
+		for i := range choice.Message.ToolCalls { // each stands for itself, also if two have the same id
+			if call := &choice.Message.ToolCalls[i]; call.Index == nil {
+				call.Index = &i
+			}
+		}
 		for _, m := range []*message{&choice.Delta, &choice.Message} {
 			if err := a.addMessage(m); err != nil {
 				return err

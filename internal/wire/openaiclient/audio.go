@@ -224,6 +224,6 @@ func readTranscription(raw []byte, req *model.Request) (model.Transcription, err
 	}
 	return model.Transcription{
 		Text: string(*a.Text), JSON: whole,
-		Usage: model.Usage{InputTokens: int(number(a.Usage.Input, maxTokens)), OutputTokens: int(number(a.Usage.Output, maxTokens))},
+		Usage: model.Usage{InputTokens: int(modelcall.Number(a.Usage.Input, 1<<30)), OutputTokens: int(modelcall.Number(a.Usage.Output, 1<<30))},
 	}, nil
 }

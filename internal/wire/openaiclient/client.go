@@ -25,6 +25,8 @@ type Config = modelcall.Config
 // Client implements model.Client over HTTP. Safe for concurrent use.
 type Client struct {
 	modelcall.Caller
+	// Place, if set, changes a call for endpoints with other paths and keys.
+	Place    func(to *model.Target, q *modelcall.Call)
 	dialects modelcall.Dialects[dialect]
 }
 
@@ -46,7 +48,8 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(mod
 	began := time.Now()
 	err = c.retry(ctx, req, func(style dialect) (bool, error) {
 		a := answer{Answer: modelcall.NewAnswer(req, sink, began, c.MaxAnswer)}
-		err := c.Attempt(ctx, req, c.completions(encode(req, sink != nil, style), sink != nil, req.Budget), func(in *modelcall.Reader) error {
+		q := c.completions(&req.Target, encode(req, sink != nil, style), sink != nil, req.Budget)
+		err := c.Attempt(ctx, req, q, func(in *modelcall.Reader) error {
 			if a.Detailed {
 				in.Pause = a.Flush
 			}
@@ -71,10 +74,13 @@ func (c *Client) retry(ctx context.Context, req *model.Request, try func(dialect
 
 // completions returns the request for a chat completion. budget bounds its whole time;
 // 0: the client's time-outs.
-func (c *Client) completions(body []byte, stream bool, budget time.Duration) modelcall.Call {
+func (c *Client) completions(to *model.Target, body []byte, stream bool, budget time.Duration) modelcall.Call {
 	q := modelcall.Call{Path: "/chat/completions", Body: body, Timeouts: c.Completion(stream, budget)}
 	if stream {
 		q.Accept = "text/event-stream"
+	}
+	if c.Place != nil {
+		c.Place(to, &q)
 	}
 	return q
 }

@@ -18,7 +18,7 @@ func (c *Client) Forward(ctx context.Context, f model.Forward, sink func([]byte)
 	ctx, span := modelcall.StartSpan(ctx, c.Tracer, &req)
 	err = c.retry(ctx, &req, func(style dialect) (bool, error) {
 		r := relay{f: &f, sink: sink, answer: answer{Answer: modelcall.Answer{Max: c.MaxAnswer, Began: time.Now()}}}
-		err := c.Attempt(ctx, &req, c.completions(forwardBody(&f, style), f.Stream, 0), r.read)
+		err := c.Attempt(ctx, &req, c.completions(&f.Target, forwardBody(&f, style), f.Stream, 0), r.read)
 		if err == nil || r.delivered {
 			out = r.result(&req)
 		}

@@ -17,12 +17,14 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
+
+	"agentd/internal/wire/modelcall"
 )
 
 func TestListModels(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
-	for i := range maxListed + 10 {
+	for i := range 5000 + 10 {
 		fmt.Fprintf(&many, `{"id":"m%d"},`, i)
 	}
 	for name, tt := range map[string]struct {
@@ -50,7 +52,7 @@ func TestListModels(t *testing.T) {
 		"object":     {200, `{"data":{"id":"a"}}`, nil, "model_error", "no list of models"},
 		"no-objects": {200, `{"data":["a"]}`, nil, "model_error", "no list of models"},
 		"null":       {200, `null`, nil, "model_error", "no list of models"},
-		"too-large":  {200, `{"data":[]}` + strings.Repeat(" ", maxList), nil, "model_error", "longer"},
+		"too-large":  {200, `{"data":[]}` + strings.Repeat(" ", (4<<20)), nil, "model_error", "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,8 +80,8 @@ func TestListModels(t *testing.T) {
 	}
 	t.Run("most", func(t *testing.T) {
 		t.Parallel()
-		got, err := readList([]byte(`[`+many.String()+`{"id":"last"}]`), &model.Request{})
-		if err != nil || len(got) != maxListed {
+		got, err := modelcall.ReadList([]byte(`[`+many.String()+`{"id":"last"}]`), &model.Request{})
+		if err != nil || len(got) != 5000 {
 			t.Errorf("%d models, %v", len(got), err)
 		}
 	})
@@ -255,12 +257,12 @@ func FuzzForeignAnswers(f *testing.F) {
 	}
 	asked := &model.Request{}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		list, err := readList(raw, asked)
+		list, err := modelcall.ReadList(raw, asked)
 		if (err == nil) != (list != nil) {
 			t.Fatalf("%v and %v", list, err)
 		}
 		for _, m := range list {
-			if m.ID == "" || len(m.ID) > maxName || len(m.Name) > maxName || m.Created < 0 || m.Context < 0 {
+			if m.ID == "" || len(m.ID) > 300 || len(m.Name) > 300 || m.Created < 0 || m.Context < 0 {
 				t.Fatalf("%+v", m)
 			}
 		}

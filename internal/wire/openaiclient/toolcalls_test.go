@@ -152,11 +152,11 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	c := New(Config{PlainTimeout: 1, HeaderTimeout: 2, IdleTimeout: 3, AnswerTimeout: 4})
 	for _, stream := range []bool{false, true} {
-		if got := c.completions(nil, stream, time.Hour).Timeouts; got != modelcall.Within(time.Hour) {
+		if got := c.completions(nil, nil, stream, time.Hour).Timeouts; got != modelcall.Within(time.Hour) {
 			t.Errorf("stream %t: %+v", stream, got)
 		}
 	}
-	if plain, streamed := c.completions(nil, false, 0).Timeouts, c.completions(nil, true, 0).Timeouts; plain != (modelcall.Timeouts{Begin: 1, Idle: 3, All: 4}) || streamed != (modelcall.Timeouts{Begin: 2, Idle: 3, All: 4}) {
+	if plain, streamed := c.completions(nil, nil, false, 0).Timeouts, c.completions(nil, nil, true, 0).Timeouts; plain != (modelcall.Timeouts{Begin: 1, Idle: 3, All: 4}) || streamed != (modelcall.Timeouts{Begin: 2, Idle: 3, All: 4}) {
 		t.Errorf("%+v, %+v", plain, streamed)
 	}
 }

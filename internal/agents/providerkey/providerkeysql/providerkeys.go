@@ -16,21 +16,22 @@ type Store struct{ db *sqldb.DB }
 
 var _ providerkey.Store = (*Store)(nil)
 
-// New uses the table of migration 25.
+// New uses the table of migrations 25, 42 and 86.
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	keyColumns = `tenant_id, provider_id, endpoint, origin, shared, sealed, max_concurrency, tokens_per_minute, created_at, updated_at`
+	keyColumns = `tenant_id, provider_id, endpoint, origin, shared, sealed, wire, access, ` +
+		`max_concurrency, tokens_per_minute, created_at, updated_at`
 	selectKeys = `SELECT ` + keyColumns + ` FROM llm_credentials WHERE tenant_id = ?`
 )
 
 var putKey = sqldb.Insert(`llm_credentials`, keyColumns) +
 	` ON CONFLICT (tenant_id, provider_id) DO UPDATE SET ` + sqldb.Excluded(
-	`endpoint, origin, shared, sealed, max_concurrency, tokens_per_minute, updated_at`)
+	`endpoint, origin, shared, sealed, wire, access, max_concurrency, tokens_per_minute, updated_at`)
 
 func scanKey(row sqldb.Row) (r providerkey.Row, err error) {
 	var created, updated int64
-	err = row.Scan(&r.TenantID, &r.ProviderID, &r.Endpoint, &r.Origin, &r.Shared, &r.Sealed,
+	err = row.Scan(&r.TenantID, &r.ProviderID, &r.Endpoint, &r.Origin, &r.Shared, &r.Sealed, &r.Wire, &r.Access,
 		&r.Limits.MaxConcurrency, &r.Limits.TokensPerMinute, &created, &updated)
 	r.CreatedAt, r.UpdatedAt = sqldb.Time(created), sqldb.Time(updated)
 	return r, err
@@ -64,7 +65,7 @@ func (s *Store) CountTx(tx txn.Tx, tenant string) (n int, err error) {
 // PutTx implements providerkey.Store.
 func (s *Store) PutTx(tx txn.Tx, r *providerkey.Row) error {
 	_, err := sqldb.From(tx).Exec(putKey,
-		r.TenantID, r.ProviderID, r.Endpoint, r.Origin, r.Shared, r.Sealed,
+		r.TenantID, r.ProviderID, r.Endpoint, r.Origin, r.Shared, r.Sealed, r.Wire, r.Access,
 		r.Limits.MaxConcurrency, r.Limits.TokensPerMinute, sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt))
 	return err
 }

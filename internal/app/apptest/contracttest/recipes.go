@@ -292,6 +292,8 @@ var References = map[string]string{
 	"assigned_agent_ids": "agentId",
 	"server_ids":         "serverId",
 	"client_id":          "", // of an authorization server
+	// Of Microsoft's directory, not of ours.
+	"access.entra.tenant_id": "", "access.entra.client_id": "",
 	"workspace_id":       "workspaceId",
 	"knowledge_base_id":  "knowledgeBaseId",
 	"knowledge_base_ids": "knowledgeBaseId",

@@ -1,0 +1,83 @@
+package providerkey
+
+import (
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/fault"
+	"agentd/internal/base/secret"
+	"agentd/internal/kernel/model"
+)
+
+// Access is what the wires of cloud providers need beside the key.
+type Access struct {
+	_ struct{} `json:"-" name:"LlmCredentialAccess"`
+
+	APIVersion string    `json:"api_version,omitzero" doc:"Of the wire azure_openai; absent: its current version."`
+	Entra      *entraApp `json:"entra,omitzero" doc:"Of the wire azure_openai: the application whose client secret api_key is."`
+}
+
+type entraApp struct {
+	_ struct{} `json:"-" name:"LlmCredentialEntra"`
+
+	TenantID string `json:"tenant_id" required:"true" maxLength:"64" doc:"Of Microsoft Entra ID."`
+	ClientID string `json:"client_id" required:"true" maxLength:"64"`
+}
+
+// with returns the access with a key, and the key where it stands alone.
+func (a *Access) with(key secret.String) (model.Access, secret.String) {
+	out := model.Access{APIVersion: a.APIVersion}
+	if a.Entra == nil {
+		return out, key
+	}
+	out.Entra = &model.Entra{TenantID: a.Entra.TenantID, ClientID: a.Entra.ClientID, ClientSecret: key}
+	return out, secret.String{}
+}
+
+// setAccess sets the wire and the access of a key that is stored. Absent ones are
+// unchanged. Errors: fault.Invalid.
+func (s *Service) setAccess(r *Row, wire *string, requested *Access) error {
+	if wire != nil {
+		if r.Origin != model.OriginOwn && *wire != "" {
+			const message = "is set by the provider; it belongs to a provider of the company's own, with endpoint_url"
+			return fault.BadFields(fault.Field{Field: "wire", Message: message})
+		}
+		r.Wire = model.Wire(*wire)
+	}
+	if requested != nil {
+		b, err := json.Marshal(requested)
+		if err != nil {
+			return err
+		}
+		r.Access = string(b)
+	}
+	var a Access
+	if r.Access != "" {
+		if err := json.Unmarshal([]byte(r.Access), &a); err != nil {
+			return err
+		}
+	}
+	access, _ := a.with(secret.New("set"))
+	if err := access.Check(s.wireOf(r)); err != nil {
+		field := "access"
+		if !s.wireOf(r).Known() {
+			field = "wire"
+		}
+		return fault.BadFields(fault.Field{Field: field, Message: err.Error()})
+	}
+	return nil
+}
+
+// wireOf returns the wire of a key's endpoint.
+func (s *Service) wireOf(r *Row) model.Wire {
+	wire := r.Wire
+	if to, ok := s.Catalogue.Endpoint(r.ProviderID); ok && r.Origin == model.OriginPlatform {
+		wire = to.Wire
+	}
+	if wire == "" {
+		wire = model.WireAt(r.ProviderID, r.Endpoint)
+	}
+	if wire == "" {
+		wire = model.WireChat
+	}
+	return wire
+}

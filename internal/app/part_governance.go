@@ -42,7 +42,7 @@ func newGovernance(p *platform) *governance {
 	}
 	start := time.Now()
 	g.constitution = constitution.New(constitution.Deps{
-		Store: constitutionsql.New(p.db), Writer: p.db, Clock: p.clock, Ledger: g.ledger, Audit: p.audit,
+		Store: constitutionsql.New(p.db), Writer: p.db, Clock: p.clock, Ledger: g.ledger, Audit: p.audit, Cursors: p.cursors,
 		Signal:  func(tenant string) { p.hub.Signal(signalGovernance, tenant) },
 		Elapsed: func() time.Duration { return time.Since(start) },
 	})

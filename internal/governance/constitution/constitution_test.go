@@ -1,6 +1,7 @@
 package constitution_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/governance/constitution"
 	"agentd/internal/governance/constitution/constitutionsql"
@@ -44,6 +46,7 @@ func newNode(t *testing.T, db *sqldb.DB, elapsed func() time.Duration) *rig {
 	l := ledger.New(ledger.Deps{Store: ledgersql.New(db), Writer: db, Clock: r.clock, Log: slog.New(slog.DiscardHandler)})
 	r.Service = constitution.New(constitution.Deps{
 		Store: constitutionsql.New(db), Writer: db, Clock: r.clock, Ledger: l, Elapsed: elapsed,
+		Cursors: page.NewCursors(make([]byte, 32)),
 	})
 	return r
 }
@@ -359,6 +362,26 @@ func TestJudging(t *testing.T) {
 				t.Errorf("%s (allowed: %v), want %s", said, got.Allowed, c.want)
 			}
 		})
+	}
+}
+
+// Rules that take too long block what they would have judged.
+func TestJudgingIsBounded(t *testing.T) {
+	t.Parallel()
+	rules := []constitution.Rule{{
+		RuleID: "slow", Principle: "p", Action: "*", RuleType: "prohibition", Severity: "error", Penalty: "require_approval", Condition: "args.a == 1",
+	}}
+	act := policy.Act{Actions: []string{"x"}, Arguments: []byte(`{"a":2}`)}
+	for limit, want := range map[time.Duration]policy.Effect{time.Hour: policy.Allow, 0: policy.Deny} {
+		got, err := constitution.JudgeWithin(t.Context(), rules, policy.Run{}, act, limit)
+		if err != nil || got.Effect != want {
+			t.Errorf("within %v: %+v, %v", limit, got, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := constitution.JudgeWithin(ended, rules, policy.Run{}, act, time.Hour); err == nil {
+		t.Error("a caller that left gets a ruling")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -28,11 +29,15 @@ type ruleset struct {
 	exact    map[string][]*compiled
 	prefixes map[string][]*compiled // of rules whose action ends in *, by what is before it
 	lengths  []int                  // of these prefixes
+	limit    time.Duration          // for one act; a rule that is not evaluated by then blocks
 }
+
+// maxJudging is how long the rules may take over one act.
+const maxJudging = 2 * time.Second
 
 // compile returns nil if no rule judges an act.
 func compile(rules []Rule) *ruleset {
-	set := &ruleset{exact: map[string][]*compiled{}, prefixes: map[string][]*compiled{}}
+	set := &ruleset{exact: map[string][]*compiled{}, prefixes: map[string][]*compiled{}, limit: maxJudging}
 	known := map[int]bool{}
 	for i := range rules {
 		r := &rules[i]
@@ -90,13 +95,15 @@ func (s *ruleset) judge(ctx context.Context, r policy.Run, act policy.Act) (poli
 	if len(found) == 0 {
 		return ruling, nil
 	}
+	bounded, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
 	v := &values{run: r, act: act}
 	lifts, lifted := int64(0), false
 	for _, c := range found {
 		if c.RuleType != Permission || c.Shadow {
 			continue
 		}
-		if holds, err := c.holds(ctx, v); err == nil && holds && (!lifted || c.Priority > lifts) {
+		if holds, err := c.holds(bounded, v); err == nil && holds && (!lifted || c.Priority > lifts) {
 			lifts, lifted = c.Priority, true
 		}
 	}
@@ -104,7 +111,7 @@ func (s *ruleset) judge(ctx context.Context, r policy.Run, act policy.Act) (poli
 		if c.RuleType != Prohibition || lifted && lifts > c.Priority && !c.Immutable {
 			continue
 		}
-		holds, err := c.holds(ctx, v)
+		holds, err := c.holds(bounded, v)
 		if e := ctx.Err(); e != nil {
 			return ruling, e
 		}
@@ -114,9 +121,8 @@ func (s *ruleset) judge(ctx context.Context, r policy.Run, act policy.Act) (poli
 		effect, message := c.effect(), c.Principle
 		if err != nil {
 			// What the rule would have decided is not known, so the act is not done.
-			effect = max(effect, policy.Deny)
-			if !c.forbids() {
-				effect = c.effect()
+			if c.forbids() {
+				effect = max(effect, policy.Deny)
 			}
 			message = fmt.Sprintf("The rule's condition cannot be evaluated (%v). %s", err, c.Principle)
 		}

@@ -291,16 +291,18 @@ func (s *Service) obligations(ctx context.Context, who authz.Caller, in *agentIn
 }
 
 func (s *Service) violations(ctx context.Context, who authz.Caller, in *violationsIn) (*Violations, error) {
-	limit := page.Limit(in.Limit, 100, 200)
+	limit, scope := page.Limit(in.Limit, 100, 200), page.ScopeOf(who.TenantID, "violations", in)
+	position, err := s.Cursors.Open(scope, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
 	w := ledger.Window{Limit: limit + 1}
-	if in.Cursor != "" {
-		before, err := strconv.ParseInt(in.Cursor, 10, 64)
-		if err != nil || before < 1 {
-			return nil, fault.New(fault.Invalid, "INVALID_CURSOR", "The cursor is not one of this list.")
+	if position != "" {
+		before, err := strconv.ParseInt(position, 10, 64)
+		if err != nil {
+			return nil, err
 		}
-		if w.To = before - 1; w.To == 0 {
-			return &Violations{AgentID: in.AgentID, Violations: []PastViolation{}}, nil
-		}
+		w.To = before - 1
 	}
 	if err := s.Ledger.Seal(ctx, who.TenantID); err != nil {
 		return nil, err
@@ -312,7 +314,7 @@ func (s *Service) violations(ctx context.Context, who authz.Caller, in *violatio
 	out := &Violations{AgentID: in.AgentID, Violations: []PastViolation{}}
 	if out.HasMore = len(entries) > limit; out.HasMore {
 		entries = entries[:limit]
-		out.Cursor = strconv.FormatInt(entries[limit-1].Seq, 10)
+		out.Cursor = s.Cursors.Seal(scope, strconv.FormatInt(entries[limit-1].Seq, 10))
 	}
 	for i := range entries {
 		e := &entries[i]

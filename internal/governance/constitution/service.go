@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/page"
 	"agentd/internal/base/txn"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/audit"
@@ -96,6 +97,7 @@ type Deps struct {
 	Clock     clock.Clock
 	Ledger    *ledger.Ledger
 	Audit     audit.Recorder
+	Cursors   *page.Cursors
 	Proposals Proposals // nil: there are none
 	// Signal makes every node read the state of a tenant again; nil: it is read after
 	// half a second.

@@ -125,12 +125,18 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	return c
 }
 
-// createRules makes a constitution, and so entries in the ledger.
+// createRules makes a constitution, and two violations that the ledger has.
 func (c *Company) createRules() {
 	c.T.Helper()
 	c.Expect(200, "PUT", "/api/v1/governance/constitution", apptest.Object{
-		"rules": []apptest.Object{{"rule_id": c.Mark, "principle": c.Mark, "action": "word:" + c.Mark}}, "rationale": c.Mark,
+		"rules": []apptest.Object{{
+			"rule_id": c.Mark, "principle": c.Mark, "action": "tool:calculator", "severity": "info",
+			"scope": "agent", "scope_targets": []string{c.IDs["agentId"][0]},
+		}}, "rationale": c.Mark,
 	})
+	for range 2 {
+		c.WaitRun(c.StartRun(c.IDs["agentId"][0], "calculate 6*7 "+c.Mark, nil))
+	}
 	c.Expect(200, "GET", "/api/v1/governance/ledger", nil) // seals them
 }
 

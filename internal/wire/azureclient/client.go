@@ -43,10 +43,11 @@ func New(c modelcall.Config, authority string) *openaiclient.Client {
 		Most: maxTokens, Elapsed: func() time.Duration { return time.Since(began) },
 		Lasts: func(t *oauth2.Token) time.Duration { return max(time.Second, time.Until(t.Expiry)-tokenMargin) },
 	})
-	client.Place = func(to *model.Target, q *modelcall.Call) {
+	client.Place = func(to model.Target, q modelcall.Call) modelcall.Call {
 		q.API = "Azure OpenAI"
-		q.Path = place(to, q.Path)
-		q.Sign = func(r *http.Request) error { return e.sign(r, to) }
+		q.Path = place(&to, q.Path)
+		q.Sign = func(r *http.Request) error { return e.sign(r, &to) }
+		return q
 	}
 	return client
 }

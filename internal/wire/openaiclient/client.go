@@ -26,7 +26,7 @@ type Config = modelcall.Config
 type Client struct {
 	modelcall.Caller
 	// Place, if set, changes a call for endpoints with other paths and keys.
-	Place    func(to *model.Target, q *modelcall.Call)
+	Place    func(to model.Target, q modelcall.Call) modelcall.Call
 	dialects modelcall.Dialects[dialect]
 }
 
@@ -80,7 +80,7 @@ func (c *Client) completions(to *model.Target, body []byte, stream bool, budget 
 		q.Accept = "text/event-stream"
 	}
 	if c.Place != nil {
-		c.Place(to, &q)
+		q = c.Place(*to, q)
 	}
 	return q
 }

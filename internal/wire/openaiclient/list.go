@@ -15,7 +15,7 @@ var _ model.Lister = (*Client)(nil)
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
 	q := modelcall.Call{Path: "/models", Timeouts: modelcall.Within(modelcall.ListTimeout)}
 	if c.Place != nil {
-		c.Place(&to, &q)
+		q = c.Place(to, q)
 	}
 	raw, err := c.Fetch(ctx, &to, q, modelcall.MaxList)
 	if err == nil {

@@ -20,7 +20,7 @@ type entraApp struct {
 	_ struct{} `json:"-" name:"LlmCredentialEntra"`
 
 	TenantID string `json:"tenant_id" required:"true" maxLength:"64" doc:"Of Microsoft Entra ID."`
-	ClientID string `json:"client_id" required:"true" maxLength:"64"`
+	ClientID string `json:"client_id" required:"true" maxLength:"64" doc:"The application (client) id of the app registration in Entra."`
 }
 
 // with returns the access with a key, and the key where it stands alone.

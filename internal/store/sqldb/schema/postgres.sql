@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -123,11 +123,26 @@ CREATE TABLE collections (
     removed bigint NOT NULL
 );
 
+CREATE TABLE constitutions (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    rules text NOT NULL COLLATE pg_catalog."C",
+    amendments text NOT NULL COLLATE pg_catalog."C",
+    updated_at bigint NOT NULL
+);
+
+CREATE TABLE counters (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    value bigint NOT NULL
+);
+
 CREATE TABLE document_words (
     kind text NOT NULL COLLATE pg_catalog."C",
     tenant_id text NOT NULL COLLATE pg_catalog."C",
-    word text NOT NULL COLLATE pg_catalog."C",
-    id text NOT NULL COLLATE pg_catalog."C"
+    begin text NOT NULL COLLATE pg_catalog."C",
+    id text NOT NULL COLLATE pg_catalog."C",
+    words text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE documents (
@@ -142,7 +157,8 @@ CREATE TABLE documents (
     ix1 text COLLATE pg_catalog."C",
     ix2 text COLLATE pg_catalog."C",
     ix3 text COLLATE pg_catalog."C",
-    ix4 text COLLATE pg_catalog."C"
+    ix4 text COLLATE pg_catalog."C",
+    words text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE files (
@@ -154,6 +170,16 @@ CREATE TABLE files (
     size bigint NOT NULL,
     sha256 text NOT NULL COLLATE pg_catalog."C",
     created_at bigint NOT NULL
+);
+
+CREATE TABLE governance_states (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    mode text NOT NULL COLLATE pg_catalog."C",
+    reason text NOT NULL COLLATE pg_catalog."C",
+    activated_at bigint NOT NULL,
+    activated_by text NOT NULL COLLATE pg_catalog."C",
+    deadline bigint NOT NULL
 );
 
 CREATE TABLE idempotency (
@@ -201,6 +227,42 @@ CREATE TABLE kept_secrets (
     sealed bytea NOT NULL
 );
 
+CREATE TABLE ledger (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    entry_id text NOT NULL COLLATE pg_catalog."C",
+    at bigint NOT NULL,
+    category text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    actor_agent_id text NOT NULL COLLATE pg_catalog."C",
+    actor_user_id text NOT NULL COLLATE pg_catalog."C",
+    subject_agent_id text NOT NULL COLLATE pg_catalog."C",
+    rule_id text NOT NULL COLLATE pg_catalog."C",
+    run_id text NOT NULL COLLATE pg_catalog."C",
+    details text NOT NULL COLLATE pg_catalog."C",
+    prev_hash text NOT NULL COLLATE pg_catalog."C",
+    hash text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE ledger_heads (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    hash text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE ledger_unsealed (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    entry_id text NOT NULL COLLATE pg_catalog."C",
+    at bigint NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    actor_agent_id text NOT NULL COLLATE pg_catalog."C",
+    actor_user_id text NOT NULL COLLATE pg_catalog."C",
+    subject_agent_id text NOT NULL COLLATE pg_catalog."C",
+    rule_id text NOT NULL COLLATE pg_catalog."C",
+    run_id text NOT NULL COLLATE pg_catalog."C",
+    details text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE llm_credentials (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     provider_id text NOT NULL COLLATE pg_catalog."C",
@@ -211,7 +273,9 @@ CREATE TABLE llm_credentials (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     max_concurrency bigint DEFAULT 0 NOT NULL,
-    tokens_per_minute bigint DEFAULT 0 NOT NULL
+    tokens_per_minute bigint DEFAULT 0 NOT NULL,
+    wire text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    access text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE mcp_grants (
@@ -712,6 +776,26 @@ CREATE TABLE usage_counters (
     cache_write_tokens bigint DEFAULT 0 NOT NULL
 );
 
+CREATE TABLE usage_entries (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    entry_id bigint NOT NULL,
+    day text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    model text NOT NULL COLLATE pg_catalog."C",
+    source text NOT NULL COLLATE pg_catalog."C",
+    key_id text NOT NULL COLLATE pg_catalog."C",
+    runs bigint NOT NULL,
+    model_calls bigint NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    thinking_tokens bigint NOT NULL,
+    tool_calls bigint NOT NULL,
+    cost_nano bigint NOT NULL,
+    cached_tokens bigint NOT NULL,
+    cache_write_tokens bigint NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='10000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='100000');
+
 CREATE TABLE usage_events (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     event_id text NOT NULL COLLATE pg_catalog."C",
@@ -858,14 +942,23 @@ ALTER TABLE ONLY browser_sessions
 ALTER TABLE ONLY collections
     ADD CONSTRAINT collections_pkey PRIMARY KEY (tenant_id, collection_id);
 
+ALTER TABLE ONLY constitutions
+    ADD CONSTRAINT constitutions_pkey PRIMARY KEY (tenant_id, version);
+
+ALTER TABLE ONLY counters
+    ADD CONSTRAINT counters_pkey PRIMARY KEY (tenant_id, name);
+
 ALTER TABLE ONLY document_words
-    ADD CONSTRAINT document_words_pkey PRIMARY KEY (kind, tenant_id, word, id);
+    ADD CONSTRAINT document_words_pkey PRIMARY KEY (kind, tenant_id, begin, id);
 
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (kind, tenant_id, id);
 
 ALTER TABLE ONLY files
     ADD CONSTRAINT files_pkey PRIMARY KEY (tenant_id, file_id);
+
+ALTER TABLE ONLY governance_states
+    ADD CONSTRAINT governance_states_pkey PRIMARY KEY (tenant_id);
 
 ALTER TABLE ONLY idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, credential_id, idem_key);
@@ -878,6 +971,15 @@ ALTER TABLE ONLY kb_documents
 
 ALTER TABLE ONLY kept_secrets
     ADD CONSTRAINT kept_secrets_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY ledger_heads
+    ADD CONSTRAINT ledger_heads_pkey PRIMARY KEY (tenant_id);
+
+ALTER TABLE ONLY ledger
+    ADD CONSTRAINT ledger_pkey PRIMARY KEY (tenant_id, seq);
+
+ALTER TABLE ONLY ledger_unsealed
+    ADD CONSTRAINT ledger_unsealed_pkey PRIMARY KEY (tenant_id, entry_id);
 
 ALTER TABLE ONLY llm_credentials
     ADD CONSTRAINT llm_credentials_pkey PRIMARY KEY (tenant_id, provider_id);
@@ -1019,6 +1121,9 @@ ALTER TABLE ONLY usage_budgets
 
 ALTER TABLE ONLY usage_counters
     ADD CONSTRAINT usage_counters_by_key_pkey PRIMARY KEY (tenant_id, period, agent_id, model, source, key_id);
+
+ALTER TABLE ONLY usage_entries
+    ADD CONSTRAINT usage_entries_pkey PRIMARY KEY (tenant_id, entry_id);
 
 ALTER TABLE ONLY usage_events
     ADD CONSTRAINT usage_events_pkey PRIMARY KEY (tenant_id, event_id);
@@ -1228,7 +1333,13 @@ CREATE INDEX session_labels_session ON session_labels USING btree (tenant_id, se
 
 CREATE UNIQUE INDEX browser_sessions_key ON browser_sessions USING btree (key_prefix) WHERE (key_prefix <> ''::text);
 
-CREATE INDEX document_words_id ON document_words USING btree (kind, tenant_id, id);
+CREATE INDEX ledger_category ON ledger USING btree (tenant_id, category, seq);
+
+CREATE INDEX ledger_kind ON ledger USING btree (tenant_id, kind, seq);
+
+CREATE INDEX ledger_subject ON ledger USING btree (tenant_id, subject_agent_id, seq) WHERE (subject_agent_id <> ''::text);
+
+CREATE INDEX ledger_subject_category ON ledger USING btree (tenant_id, subject_agent_id, category, seq) WHERE (subject_agent_id <> ''::text);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

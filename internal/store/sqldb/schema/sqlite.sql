@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -558,7 +558,7 @@ CREATE TABLE llm_credentials (
     shared      BOOLEAN NOT NULL, -- for every model of the provider, not only for those who name it
     sealed      BLOB  NOT NULL, -- the key
     created_at  BIGINT NOT NULL,
-    updated_at  BIGINT NOT NULL, max_concurrency BIGINT NOT NULL DEFAULT 0, tokens_per_minute BIGINT NOT NULL DEFAULT 0,
+    updated_at  BIGINT NOT NULL, max_concurrency BIGINT NOT NULL DEFAULT 0, tokens_per_minute BIGINT NOT NULL DEFAULT 0, wire TEXT NOT NULL DEFAULT '', access TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (tenant_id, provider_id)
 ) WITHOUT ROWID;
 
@@ -715,7 +715,7 @@ CREATE TABLE "documents" (
     ix1        TEXT,
     ix2        TEXT,
     ix3        TEXT,
-    ix4        TEXT,
+    ix4        TEXT, words TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (kind, tenant_id, id)
 );
 
@@ -812,9 +812,94 @@ CREATE TABLE session_labels (
 CREATE TABLE document_words (
     kind      TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
-    word      TEXT NOT NULL,
+    begin     TEXT NOT NULL, -- the first characters of a word
     id        TEXT NOT NULL,
-    PRIMARY KEY (kind, tenant_id, word, id)
+    words     TEXT NOT NULL, -- all of the document, each behind a space
+    PRIMARY KEY (kind, tenant_id, begin, id)
+) WITHOUT ROWID;
+
+CREATE TABLE usage_entries (
+    tenant_id          TEXT   NOT NULL,
+    entry_id           BIGINT NOT NULL, -- random: nothing is read by it
+    day                TEXT   NOT NULL, -- 2026-09-10, UTC
+    agent_id           TEXT   NOT NULL,
+    model              TEXT   NOT NULL, -- '': no model was called
+    source             TEXT   NOT NULL,
+    key_id             TEXT   NOT NULL,
+    runs               BIGINT NOT NULL,
+    model_calls        BIGINT NOT NULL,
+    input_tokens       BIGINT NOT NULL,
+    output_tokens      BIGINT NOT NULL,
+    thinking_tokens    BIGINT NOT NULL,
+    tool_calls         BIGINT NOT NULL,
+    cost_nano          BIGINT NOT NULL, -- billionths of a US dollar
+    cached_tokens      BIGINT NOT NULL,
+    cache_write_tokens BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, entry_id)
+) WITHOUT ROWID;
+
+CREATE TABLE ledger_unsealed (
+    tenant_id        TEXT   NOT NULL,
+    entry_id         TEXT   NOT NULL,
+    at               BIGINT NOT NULL,
+    kind             TEXT   NOT NULL,
+    actor_agent_id   TEXT   NOT NULL, -- '' where it was not an agent
+    actor_user_id    TEXT   NOT NULL, -- ''
+    subject_agent_id TEXT   NOT NULL, -- ''
+    rule_id          TEXT   NOT NULL, -- ''
+    run_id           TEXT   NOT NULL, -- ''
+    details          TEXT   NOT NULL, -- a JSON object, canonical
+    PRIMARY KEY (tenant_id, entry_id)
+) WITHOUT ROWID;
+
+CREATE TABLE ledger (
+    tenant_id        TEXT   NOT NULL,
+    seq              BIGINT NOT NULL, -- from 1, without gaps
+    entry_id         TEXT   NOT NULL,
+    at               BIGINT NOT NULL,
+    category         TEXT   NOT NULL, -- the part of kind before the dot
+    kind             TEXT   NOT NULL,
+    actor_agent_id   TEXT   NOT NULL,
+    actor_user_id    TEXT   NOT NULL,
+    subject_agent_id TEXT   NOT NULL,
+    rule_id          TEXT   NOT NULL,
+    run_id           TEXT   NOT NULL,
+    details          TEXT   NOT NULL,
+    prev_hash        TEXT   NOT NULL, -- '' in the first entry
+    hash             TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE ledger_heads ( -- the last entry; its row is locked while entries are sealed
+    tenant_id TEXT   NOT NULL PRIMARY KEY,
+    seq       BIGINT NOT NULL,
+    hash      TEXT   NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE governance_states ( -- read before acts; its row is locked by what changes the rules
+    tenant_id    TEXT   NOT NULL PRIMARY KEY,
+    version      BIGINT NOT NULL, -- of the constitution; 0: there is none
+    mode         TEXT   NOT NULL, -- normal | safe_mode
+    reason       TEXT   NOT NULL,
+    activated_at BIGINT NOT NULL, -- 0 in mode normal
+    activated_by TEXT   NOT NULL,
+    deadline     BIGINT NOT NULL  -- when the mode ends by itself; 0: never
+) WITHOUT ROWID;
+
+CREATE TABLE constitutions (
+    tenant_id  TEXT   NOT NULL,
+    version    BIGINT NOT NULL, -- from 1
+    rules      TEXT   NOT NULL, -- a JSON array
+    amendments TEXT   NOT NULL, -- a JSON array: what this version changed
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, version)
+);
+
+CREATE TABLE counters (
+    tenant_id TEXT   NOT NULL,
+    name      TEXT   NOT NULL,
+    value     BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, name)
 ) WITHOUT ROWID;
 
 CREATE INDEX work_due ON work (kind, due_at);
@@ -1006,6 +1091,12 @@ CREATE INDEX session_labels_session ON session_labels (tenant_id, session_id);
 
 CREATE UNIQUE INDEX browser_sessions_key ON browser_sessions (key_prefix) WHERE key_prefix <> '';
 
-CREATE INDEX document_words_id ON document_words (kind, tenant_id, id);
+CREATE INDEX ledger_category ON ledger (tenant_id, category, seq);
+
+CREATE INDEX ledger_kind ON ledger (tenant_id, kind, seq);
+
+CREATE INDEX ledger_subject ON ledger (tenant_id, subject_agent_id, seq) WHERE subject_agent_id <> '';
+
+CREATE INDEX ledger_subject_category ON ledger (tenant_id, subject_agent_id, category, seq) WHERE subject_agent_id <> '';
 
 ANALYZE search_marks;

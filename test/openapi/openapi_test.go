@@ -91,8 +91,8 @@ func routes(t *testing.T) []route.Route {
 	}
 	people := identity.New(identity.Config{Clock: clock.System{}, Box: box, Plans: plans})
 	agents := agent.New(kernel, agent.Options{})
-	goods := slices.Concat(product.New(kernel, product.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(),
-		enrollment.New(kernel, enrollment.Options{}).Routes(), (&sales.Service{}).Routes())
+	goods := slices.Concat(product.New(kernel, product.Options{}).Routes(),
+		enrollment.New(kernel, enrollment.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(), (&sales.Service{}).Routes())
 	children := delegation.New(nil)
 	children.Connect(nil, agents, nil)
 	t.Cleanup(children.Stop)

@@ -82,15 +82,15 @@ func StartLogging(t testing.TB, w io.Writer, sim *modeltest.Server, adjust ...fu
 // sends to its database.
 func StartRecording(t testing.TB, sent func(sqldb.Sent), sim *modeltest.Server, adjust ...func(*config.Config)) *Server {
 	t.Helper()
-	return restartIn(t, sqldb.WithRecorder(t.Context(), sent), configured(t, sim, adjust...), slog.New(slog.DiscardHandler))
+	return restartIn(sqldb.WithRecorder(t.Context(), sent), t, configured(t, sim, adjust...), slog.New(slog.DiscardHandler))
 }
 
 func restart(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
 	t.Helper()
-	return restartIn(t, t.Context(), cfg, log)
+	return restartIn(t.Context(), t, cfg, log)
 }
 
-func restartIn(t testing.TB, ctx context.Context, cfg config.Config, log *slog.Logger) *Server {
+func restartIn(ctx context.Context, t testing.TB, cfg config.Config, log *slog.Logger) *Server {
 	t.Helper()
 	a, err := app.Start(ctx, cfg, log)
 	if err != nil {

@@ -41,7 +41,7 @@ func (s TodoStatus) valid() bool {
 type Recurrence struct {
 	_ struct{} `json:"-" name:"TodoRecurrence"`
 
-	Cron     string `json:"cron" required:"true" maxLength:"200" doc:"Five fields: minute, hour, day of the month, month, day of the week."`
+	Cron     string `json:"cron" required:"true" maxLength:"200" doc:"Five fields: minute, hour, day of the month, name or number of the month, day of the week."`
 	Timezone string `json:"timezone,omitzero" maxLength:"100" doc:"IANA name of the time zone of cron, such as Europe/Vienna. Default: UTC."`
 }
 

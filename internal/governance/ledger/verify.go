@@ -138,6 +138,6 @@ func (p *pages) next() ([]hashchain.Entry, error) {
 // stop ends the reading and waits for its end.
 func (p *pages) stop() {
 	p.cancel()
-	for range p.read { //nolint:revive // what was read ahead is not needed
+	for range p.read { // what was read ahead is not needed
 	}
 }

@@ -123,6 +123,9 @@ type ballotList struct {
 }
 
 func (v *Voting) listBallots(ctx context.Context, who authz.Caller, in *ballotsIn) (*ballotList, error) {
+	if _, err := v.proposals.Get(ctx, who.TenantID, in.ID); err != nil {
+		return nil, err
+	}
 	all, err := v.ballots.List(ctx, who.TenantID, resource.Find{Where: map[string]string{"proposal_id": in.ID}, Limit: 500})
 	return &ballotList{Ballots: all}, err
 }

@@ -102,8 +102,7 @@ func (w *Wires) Image(ctx context.Context, req ImageRequest) (Image, error) {
 
 // chatOnly returns the error of a call that only OpenAI-compatible endpoints serve.
 func chatOnly(t *Target, what string) error {
-	switch cmp.Or(t.Wire, WireChat) {
-	case WireChat:
+	if cmp.Or(t.Wire, WireChat) == WireChat {
 		return nil
 	}
 	return &Error{Code: "provider_not_configured", Detail: fmt.Sprintf(

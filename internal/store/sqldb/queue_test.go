@@ -244,9 +244,9 @@ func TestRowsLeftOpen(t *testing.T) {
 	withTable(t, func(t *testing.T, db *sqldb.DB) {
 		exec(t, db, "INSERT INTO t (k, v) VALUES ('a', 0), ('b', 0)")
 		for name, do := range map[string]func(tx *sqldb.Tx){
-			"rows":  func(tx *sqldb.Tx) { _, _ = tx.Query("SELECT k FROM t") }, //nolint:sqlclosecheck,rowserrcheck // that is the test
+			"rows":  func(tx *sqldb.Tx) { _, _ = tx.Query("SELECT k FROM t") },
 			"row":   func(tx *sqldb.Tx) { _ = tx.QueryRow("SELECT k FROM t") },
-			"panic": func(tx *sqldb.Tx) { _, _ = tx.Query("SELECT k FROM t"); panic("no") }, //nolint:sqlclosecheck,rowserrcheck // the same
+			"panic": func(tx *sqldb.Tx) { _, _ = tx.Query("SELECT k FROM t"); panic("no") },
 		} {
 			err := db.Write(t.Context(), func(tx txn.Tx) error {
 				do(sqldb.From(tx))

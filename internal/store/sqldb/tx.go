@@ -119,7 +119,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.rows.QueryContext(unwatched{tx.ctx}, query, args...) //nolint:sqlclosecheck // the caller closes them
+	rows, err := tx.rows.QueryContext(unwatched{tx.ctx}, query, args...)
 	if err != nil {
 		tx.failed = err
 	}

@@ -97,6 +97,13 @@ func (messages) Check(r *http.Request, body []byte) string {
 	if err := json.Unmarshal(body, &s, json.RejectUnknownMembers(true)); err != nil {
 		return err.Error()
 	}
+	if wrong := s.checkSettings(); wrong != "" {
+		return wrong
+	}
+	return s.checkConversation()
+}
+
+func (s *sent) checkSettings() string {
 	switch {
 	case s.Model == "" || s.MaxTokens < 1 || len(s.Messages) == 0:
 		return "model, max_tokens and messages are required"
@@ -116,6 +123,10 @@ func (messages) Check(r *http.Request, body []byte) string {
 			return "tools: input_schema: Field required"
 		}
 	}
+	return ""
+}
+
+func (s *sent) checkConversation() string {
 	caches := 0
 	var open []string
 	for i, m := range s.Messages {

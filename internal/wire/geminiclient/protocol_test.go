@@ -103,6 +103,10 @@ func (generate) Check(r *http.Request, body []byte) string {
 	if t := s.Settings.Thinking; t != nil && t.Level != "" && t.Budget != nil {
 		return "You can only set one of thinking_budget and thinking_level."
 	}
+	return s.checkTurns()
+}
+
+func (s *sent) checkTurns() string {
 	open := 0
 	for i, c := range s.Contents {
 		if want := []string{"user", "model"}[i%2]; c.Role != want || len(c.Parts) == 0 {

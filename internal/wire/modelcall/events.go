@@ -1,9 +1,9 @@
 package modelcall
 
 import (
-	"bytes"
 	"errors"
 	"io"
+	"strings"
 
 	"agentd/internal/base/sse"
 )
@@ -64,4 +64,4 @@ func (e *Events) Drain() {
 
 // IsEventStart reports whether an event stream can begin with a byte: that of data,
 // event, id, retry or a comment.
-func IsEventStart(first byte) bool { return bytes.IndexByte([]byte("deir:"), first) >= 0 }
+func IsEventStart(first byte) bool { return strings.IndexByte("deir:", first) >= 0 }

@@ -29,7 +29,9 @@ const (
 const compatibleAPI = "an OpenAI-compatible API"
 
 const (
-	MaxErrorBody   = 64 << 10
+	// MaxErrorBody bounds the bytes of an endpoint's error that are read.
+	MaxErrorBody = 64 << 10
+
 	maxReported    = 4 << 10 // bytes of each part of an endpoint's error that are kept, for logs
 	maxExplanation = 300     // bytes of an endpoint's message that are shown
 )

@@ -34,6 +34,7 @@ func StartSpan(ctx context.Context, tracer trace.Tracer, req *model.Request) (co
 	return ctx, span
 }
 
+// EndSpan ends the span of a model call with its answer or its error.
 func EndSpan(span trace.Span, resp *model.Response, err error) {
 	if span.IsRecording() {
 		if err != nil {

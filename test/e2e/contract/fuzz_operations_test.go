@@ -250,11 +250,17 @@ func TestMutatedBodies(t *testing.T) {
 					rounds = 30
 				}
 				statuses := map[int]int{}
-				for round := range rounds {
+				alike := func() bool {
+					refused := statuses[400] + statuses[413] + statuses[415] + statuses[422]
+					return op.BodySchema != nil && (refused == 0 || refused == rounds)
+				}
+				// Chance may have all of the first bodies be refused, but not of many.
+				for round := 0; round < rounds || alike() && rounds < 300; round++ {
+					rounds = max(rounds, round+1)
 					statuses[tryBytes(c, op, noise(uint64(i*1000+round), 400))]++
 				}
 				t.Log(statuses)
-				if refused := statuses[400] + statuses[413] + statuses[415] + statuses[422]; op.BodySchema != nil && (refused == 0 || refused == rounds) {
+				if alike() {
 					t.Errorf("all bodies alike were answered: %v", statuses)
 				}
 			})

@@ -37,7 +37,11 @@ func TestLists(t *testing.T) {
 		t.Run(list.name, func(t *testing.T) {
 			if list.name != "agents" {
 				empty := n.Do("GET", list.path, nil)
-				if diff := cmp.Diff(object{"items": []any{}, "cursor": nil, "has_more": false}, unaliased(empty.JSON, list.name)); diff != "" {
+				want := object{"items": []any{}, "cursor": nil, "has_more": false}
+				if list.name == "customers" { // which are counted
+					want["total"] = 0.0
+				}
+				if diff := cmp.Diff(want, unaliased(empty.JSON, list.name)); diff != "" {
 					t.Errorf("the empty list (-want +got):\n%s", diff)
 				}
 			}

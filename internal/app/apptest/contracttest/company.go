@@ -124,6 +124,10 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createRules()
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
+	beside := c.Admin()
+	apptest.Eventually(c.T, func() bool { // what its runs used is counted within seconds
+		return len(beside.Query(`SELECT entry_id FROM usage_entries WHERE tenant_id = ?`, id.TenantID)) == 0
+	})
 	return c
 }
 

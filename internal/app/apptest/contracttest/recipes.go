@@ -164,6 +164,12 @@ var Recipes = map[string]recipe{
 	"ingestKbDocument":       {with: uploaded},
 	"searchKnowledgeBase":    {body: apptest.Object{"query": "made"}},
 
+	"createGoal":       {with: aim},
+	"updateGoalStatus": {body: apptest.Object{"status": "active"}},
+	"castBallot":       {body: apptest.Object{"vote": "yes", "reasoning": "made by a test"}, ids: proposed},
+	"tallyVotes":       {ids: proposed},
+	"vetoProposal":     {body: apptest.Object{"reason": "made by a test"}, ids: proposed},
+
 	"createCommerceEnrollment":   {with: enrolling},
 	"payCommerceOrder":           {body: apptest.Object{"payment_intent_id": "made by a test"}, ids: ordered("")},
 	"failCommerceOrder":          {ids: ordered("")},

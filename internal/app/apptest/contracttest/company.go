@@ -119,19 +119,16 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
 	c.createCommerce(add)
-	c.Expect(201, "POST", "/api/v1/governance/voting/proposals/"+c.proposal(add)+"/ballot", apptest.Object{"vote": "yes", "reasoning": c.Mark})
 	c.createExamples(add)
 	c.createRules()
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
-	beside := c.Admin()
-	apptest.Eventually(c.T, func() bool { // what its runs used is counted within seconds
-		return len(beside.Query(`SELECT entry_id FROM usage_entries WHERE tenant_id = ?`, id.TenantID)) == 0
-	})
+	c.waitForUsage()
 	return c
 }
 
-// createCommerce has two customers take part in two courses, and an agent two goals.
+// createCommerce has two customers take part in two courses, an agent two goals, and
+// the members two votes.
 func (c *Company) createCommerce(add func(parameter, id string)) {
 	c.T.Helper()
 	const all = "/api/v1/commerce/"
@@ -142,16 +139,27 @@ func (c *Company) createCommerce(add func(parameter, id string)) {
 		add("goalId", c.Expect(201, "POST", "/api/v1/governance/goals", aim(c))["id"].(string))
 		add("enrollmentId", c.Expect(201, "POST", all+"enrollments", enrolling(c))["id"].(string))
 	}
+	c.createVotes(add)
 }
 
-// proposal makes two proposals and returns the first.
-func (c *Company) proposal(add func(parameter, id string)) string {
+// createVotes makes two proposals, of which the first has a ballot.
+func (c *Company) createVotes(add func(parameter, id string)) {
 	c.T.Helper()
+	const all = "/api/v1/governance/voting/proposals"
 	for _, name := range []string{" first", " second"} {
-		add("proposalId", c.Expect(201, "POST", "/api/v1/governance/voting/proposals",
-			apptest.Object{"title": c.Mark + name, "proposal_type": "general"})["id"].(string))
+		add("proposalId", c.Expect(201, "POST", all, apptest.Object{"title": c.Mark + name, "proposal_type": "general"})["id"].(string))
 	}
-	return c.IDs["proposalId"][0]
+	c.Expect(201, "POST", all+"/"+c.IDs["proposalId"][0]+"/ballot", apptest.Object{"vote": "yes", "reasoning": c.Mark})
+}
+
+// waitForUsage waits until what the company's runs used is counted, which takes
+// seconds.
+func (c *Company) waitForUsage() {
+	c.T.Helper()
+	beside := c.Admin()
+	apptest.Eventually(c.T, func() bool {
+		return len(beside.Query(`SELECT entry_id FROM usage_entries WHERE tenant_id = ?`, c.Grant.TenantID)) == 0
+	})
 }
 
 // createRules makes a constitution, and two violations that the ledger has.

@@ -17,6 +17,7 @@ func TestFirstExamplesOfPages(t *testing.T) {
 		}
 	}
 	_, m := newMachine(t).serve(nil)
+	m = m.with("PATH=" + m.dir + "/bin:" + pathOf(m))
 	for page, says := range map[string]string{
 		"memory":    `"content":"The user likes green tea."`,
 		"knowledge": "RESULTS_FOUND",

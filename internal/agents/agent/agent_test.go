@@ -51,7 +51,7 @@ var samples = resourcetest.Samples{
 		"visibility":"tenant","auto_approve_tools":["calculator"],"tool_overrides":[{"tool_name":"pay","trust_level":"never_allow"}],
 		"knowledge_base_ids":["kb","kc"],"public_config":{"enabled":true,"greeting":"Hello"},"autonomy":{"level":"full_auto"},
 		"access_control":{"clearance":2,"compartments":["x"]},"command_relationships":{"opcon":"o"},"specs":[{"spec_id":"s","mine":1}],
-		"bridge":{"machines":1}}`,
+		"bridge":{"machines":1},"model_settings":{"temperature":0.5,"seed":1}}`,
 	Refused: []resourcetest.Refused{
 		{Body: `{}`, Fields: []string{"name"}},
 		{Body: `{"name":"  "}`, Fields: []string{"name"}},

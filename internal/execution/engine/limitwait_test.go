@@ -59,6 +59,13 @@ func TestWaitsForLimit(t *testing.T) {
 		if waits.Status != run.Running || waits.WaitingFor != run.WaitsForLimit || waits.NextAttemptAt == nil || waits.Attempts != 0 {
 			h.t.Errorf("a run that waits is %+v", waits)
 		}
+		// A run that finds no place holds a worker until it is put off.
+		for range 200 {
+			if n.engine.Active() <= limit {
+				break
+			}
+			rest(10 * time.Millisecond)
+		}
 		if active := n.engine.Active(); active > limit {
 			h.t.Errorf("%d runs hold a worker", active)
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -420,8 +421,8 @@ func TestObligationsAndViolations(t *testing.T) {
 func TestRulesReachOtherNodes(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		var now time.Duration
-		one, two := newRig(t, db), newNode(t, db, func() time.Duration { return now })
+		var now atomic.Int64 // caches read it in the background
+		one, two := newRig(t, db), newNode(t, db, func() time.Duration { return time.Duration(now.Load()) })
 		effect := func() policy.Effect {
 			ruling, err := two.Judge(t.Context(), policy.Run{TenantID: "acme", AgentID: "g"}, policy.Act{Actions: []string{"tool:mail"}})
 			if err != nil {
@@ -433,7 +434,7 @@ func TestRulesReachOtherNodes(t *testing.T) {
 			t.Error("blocked without a rule")
 		}
 		one.put(constitution.Rule{RuleID: "mail", Principle: "No mail.", Action: "tool:mail"})
-		if now = time.Second; effect() != policy.Deny {
+		if now.Store(int64(time.Second)); effect() != policy.Deny {
 			t.Error("the rule does not hold after a second")
 		}
 		one.put()

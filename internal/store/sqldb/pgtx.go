@@ -2,12 +2,9 @@ package sqldb
 
 import (
 	"context"
-	"crypto/tls"
 	"database/sql/driver"
 	"errors"
-	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -195,28 +192,6 @@ func (s *pgSession) end() {
 	if err := pg.PgConn().Conn().SetDeadline(time.Time{}); err != nil {
 		pg.Close(s.ctx)
 	}
-}
-
-// quiet reports whether a connection that is not in use is open and has nothing to
-// read. A server that ends a connection sends why.
-func quiet(link net.Conn) bool {
-	if t, ok := link.(*tls.Conn); ok {
-		link = t.NetConn()
-	}
-	sc, ok := link.(syscall.Conn)
-	if !ok {
-		return true
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var peeked error
-	err = raw.Read(func(fd uintptr) bool {
-		_, _, peeked = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		return true
-	})
-	return err == nil && errors.Is(peeked, syscall.EAGAIN)
 }
 
 // failure returns the error of a statement as this package has them.

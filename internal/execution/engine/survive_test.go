@@ -76,11 +76,10 @@ func toolOf(name string, repeatable bool, do func(context.Context) string) tool.
 // What a finished call returned is stored when the database is back, however long it
 // was away (rule D22-finished-call).
 func TestResultOutlivesDatabaseOutage(t *testing.T) {
-	var calls atomic.Int64
 	inBubble(t, &fakeModel{answer: callsOnce("pay")}, func(h *harness, n *node) {
 		n.stop()
 		w := &flaky{Writer: h.db}
-		calls.Store(0)
+		var calls atomic.Int64 // of this database
 		h.agents.spec.Tools = []string{"pay"}
 		h.tools = append(h.tools, toolOf("pay", false, func(context.Context) string {
 			calls.Add(1)
@@ -188,22 +187,21 @@ func TestBystandersAreNotGivenUp(t *testing.T) {
 // A run that failed is continued by a new one, which begins with all its steps and
 // tries what failed again (rule D22-continue).
 func TestContinuesFailedRun(t *testing.T) {
-	var paid, asked atomic.Int64
-	var broken atomic.Bool
-	inBubble(t, &fakeModel{answer: func(call int, req model.Request, sink func(model.Delta)) (model.Response, error) {
-		asked.Add(1)
-		if broken.Load() && req.Messages[len(req.Messages)-1].Role == model.Tool {
-			return model.Response{}, &model.Error{Code: run.CodeModelError, Detail: "The key is wrong.", Status: 400}
-		}
-		if last := req.Messages[len(req.Messages)-1]; last.Text == "Try now." {
-			return says("It said: "+req.Messages[len(req.Messages)-2].Text, sink)
-		}
-		return callsOnce("pay")(call, req, sink)
-	}}, func(h *harness, n *node) {
+	inBubble(t, &fakeModel{}, func(h *harness, n *node) {
 		n.stop()
-		paid.Store(0)
-		asked.Store(0)
+		var paid, asked atomic.Int64 // of this database
+		var broken atomic.Bool
 		broken.Store(true)
+		h.client = &fakeModel{answer: func(call int, req model.Request, sink func(model.Delta)) (model.Response, error) {
+			asked.Add(1)
+			if broken.Load() && req.Messages[len(req.Messages)-1].Role == model.Tool {
+				return model.Response{}, &model.Error{Code: run.CodeModelError, Detail: "The key is wrong.", Status: 400}
+			}
+			if last := req.Messages[len(req.Messages)-1]; last.Text == "Try now." {
+				return says("It said: "+req.Messages[len(req.Messages)-2].Text, sink)
+			}
+			return callsOnce("pay")(call, req, sink)
+		}}
 		h.agents.spec.Tools = []string{"pay"}
 		h.tools = append(h.tools, toolOf("pay", false, func(context.Context) string {
 			paid.Add(1)
@@ -265,10 +263,9 @@ func TestContinuesFailedRun(t *testing.T) {
 // Of a run that ran out of time, a call that was cut off is not made again unless it
 // can be repeated (rule D22-continue).
 func TestContinuesRunWithInterruptedCall(t *testing.T) {
-	var calls atomic.Int64
 	inBubble(t, &fakeModel{answer: callsOnce("pay")}, func(h *harness, n *node) {
 		n.stop()
-		calls.Store(0)
+		var calls atomic.Int64 // of this database
 		h.agents.spec.Tools = []string{"pay"}
 		h.tools = append(h.tools, toolOf("pay", false, func(ctx context.Context) string {
 			calls.Add(1)

@@ -61,7 +61,7 @@ func New(deps resource.Deps, o Options) *Goals {
 func (g *Goals) Store() *resource.Store[Goal] { return g.store }
 
 type statusIn struct {
-	_ struct{} `json:"-" name:"GoalStatus"`
+	_ struct{} `json:"-" name:"GoalMove"`
 
 	Status      string  `json:"status" required:"true" enum:"draft,active,achieved,abandoned,expired" doc:"achieved, abandoned and expired are final."`
 	ProposalID  *string `json:"proposal_id" maxLength:"36" doc:"The proposal that decided; what is stored stays where it is left out."`

@@ -28,7 +28,7 @@ func main() {
 	health, err := c.GetHealthWithResponse(ctx)
 	must(err)
 	want(health.JSON200 != nil, health.Body)
-	me, err := c.GetMeWithResponse(ctx)
+	me, err := c.GetMeWithResponse(ctx, nil)
 	must(err)
 	want(me.JSON200 != nil, me.Body)
 

@@ -40,7 +40,7 @@ func (p *progress) end() {
 	}
 }
 
-// reading shows how much of a file was read by whoever reads it from the answer.
+// reading returns the reader of a file, which shows how much of it was read.
 func (p *progress) reading(from io.Reader, size int64, what string) io.Reader {
 	if !p.inv.stderrTerminal {
 		return from

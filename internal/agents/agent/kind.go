@@ -147,23 +147,9 @@ func (o Options) checkReferences(e *resource.Edit[Agent]) error {
 			return err
 		}
 	}
-	var absent []fault.Field
-	for i, id := range e.New.KnowledgeBaseIDs {
-		if slices.Contains(before, id) {
-			continue
-		}
-		err := o.KnowledgeBase(e.Tx, e.New.TenantID, id)
-		switch {
-		case fault.Is(err, fault.NotFound):
-			absent = append(absent, fault.Field{Field: fmt.Sprintf("knowledge_base_ids[%d]", i), Message: "there is no such knowledge base"})
-		case err != nil:
-			return err
-		}
-	}
-	if absent != nil {
-		return fault.BadFields(absent...)
-	}
-	return nil
+	return resource.CheckReferences("knowledge_base_ids", "knowledge base", e.New.KnowledgeBaseIDs, before, func(id string) error {
+		return o.KnowledgeBase(e.Tx, e.New.TenantID, id)
+	})
 }
 
 // KnowledgeBases returns the ids of the knowledge bases that the agent searches.

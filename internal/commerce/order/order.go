@@ -33,7 +33,7 @@ const Revenue = "revenue:"
 type Order struct {
 	resource.Meta `json:"-"`
 
-	CustomerID      *string       `json:"customer_id" ref:"customer" maxLength:"36" doc:"Who orders; null: unknown. Without a customer nobody is enrolled."`
+	CustomerID      *string       `json:"customer_id" ref:"customer" maxLength:"36" doc:"Who orders; null: unknown. An order without a customer enrols no one."`
 	ProductID       *string       `json:"product_id" ref:"product" maxLength:"36" doc:"What is ordered; null: something that is not a product here."`
 	AmountCents     *int64        `json:"amount_cents" minimum:"0" maximum:"1000000000000" doc:"In the smallest unit of the currency. Default: the product's price."`
 	Currency        string        `json:"currency" pattern:"^([A-Za-z]{3})?$" doc:"Three letters by ISO 4217, such as EUR; kept in capitals. Default: that of the product."`

@@ -2,7 +2,6 @@
 package product
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -120,21 +119,7 @@ func (o Options) before(e *resource.Edit[Product]) error {
 			return err
 		}
 	}
-	var absent []fault.Field
-	for i, id := range p.KnowledgeBaseIDs {
-		if slices.Contains(known, id) {
-			continue
-		}
-		err := o.KnowledgeBase(e.Tx, e.Who.TenantID, id)
-		switch {
-		case fault.Is(err, fault.NotFound):
-			absent = append(absent, fault.Field{Field: fmt.Sprintf("knowledge_base_ids[%d]", i), Message: "there is no such knowledge base"})
-		case err != nil:
-			return err
-		}
-	}
-	if absent != nil {
-		return fault.BadFields(absent...)
-	}
-	return nil
+	return resource.CheckReferences("knowledge_base_ids", "knowledge base", p.KnowledgeBaseIDs, known, func(id string) error {
+		return o.KnowledgeBase(e.Tx, e.Who.TenantID, id)
+	})
 }

@@ -24,7 +24,7 @@ import (
 
 // repeats is how often each request is sent. What counts is the least of each line, so
 // that work in the background is not counted by chance.
-const repeats = 25
+const repeats = 40
 
 // background are the functions whose statements are not counted: they are sent when
 // their time has come, or as often as a client waits. Those of kernel/work are left out

@@ -11,8 +11,12 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// firstInput is what the first run is asked; its copies are asked other things.
-const firstInput = "the message of the first run"
+// What the first run is asked, and values of its metadata; its copies have others.
+const (
+	firstInput   = "the message of the first run"
+	firstOrder   = "order-of-the-first-run"
+	firstChannel = "channel-of-the-first-run"
+)
 
 // pattern is the run whose rows are copied.
 type pattern struct{ agent, session, run, answer string }
@@ -21,11 +25,21 @@ type pattern struct{ agent, session, run, answer string }
 type things struct {
 	busyAgent, rareAgent   string
 	longSession, ofSession string
+	fiftyTurns             string // a session
+	order                  string // of one run's metadata
+	begin                  time.Time
+}
+
+// old returns times between which a thousandth of the runs were made, long ago.
+func (t things) old() (from, to string) {
+	from = t.begin.Add(year / 2).Format(time.RFC3339)
+	return from, t.begin.Add(year/2 + year/1000).Format(time.RFC3339)
 }
 
 const (
 	agents     = 1000
 	longTurns  = 5000
+	fewTurns   = 50
 	batch      = 2000
 	perSession = 10
 	year       = 365 * 24 * time.Hour
@@ -37,6 +51,7 @@ var copied = []struct{ table, where string }{
 	{"run_steps", "run_id = '%[1]s'"},
 	{"run_events", "run_id = '%[1]s'"},
 	{"session_runs", "run_id = '%[1]s'"},
+	{"run_labels", "run_id = '%[1]s'"},
 }
 
 // perNewSession are those of which each session has a row.
@@ -88,7 +103,10 @@ func fill(s settings, p pattern) (things, error) {
 	if f.postgres {
 		_, err = db.Exec("VACUUM ANALYZE")
 	}
-	return things{busyAgent: f.agents[0], rareAgent: f.agents[agents-1], longSession: f.long, ofSession: f.current}, err
+	return things{
+		busyAgent: f.agents[0], rareAgent: f.agents[agents-1], longSession: f.long, ofSession: f.current, fiftyTurns: f.fifty,
+		order: orderOf(s.runs / 2), begin: f.begin,
+	}, err
 }
 
 func open(s settings) (*sql.DB, error) {
@@ -104,14 +122,16 @@ func open(s settings) (*sql.DB, error) {
 
 // filler writes the copies.
 type filler struct {
-	db                  *sql.DB
-	p                   pattern
-	rng                 *rand.Rand
-	postgres            bool
-	agents              []string
-	run, session, audit []template
-	current, long       string // sessions
-	turns               int    // of the current one
+	db                   *sql.DB
+	p                    pattern
+	rng                  *rand.Rand
+	postgres             bool
+	agents               []string
+	run, session, audit  []template
+	current, long, fifty string // sessions
+	turns                int    // of the current one
+	made                 int    // runs
+	begin                time.Time
 }
 
 // read returns the rows of a table that fulfil a condition.
@@ -154,7 +174,7 @@ func (f *filler) read(table, where string) ([]template, error) {
 // all makes n runs, a session for each ten, and an audit entry for each; the
 // oldest first, as they would have come.
 func (f *filler) all(n int) error {
-	begin := time.Now().Add(-year)
+	f.begin = time.Now().Add(-year)
 	for done := 0; done < n; {
 		tx, err := f.db.Begin()
 		if err != nil {
@@ -162,7 +182,7 @@ func (f *filler) all(n int) error {
 		}
 		w := writer{tx: tx, prepared: map[string]*sql.Stmt{}}
 		for range min(batch, n-done) {
-			f.one(&w, begin.Add(year/time.Duration(n)*time.Duration(done)))
+			f.one(&w, f.begin.Add(year/time.Duration(n)*time.Duration(done)))
 			done++
 		}
 		if w.err != nil {
@@ -178,25 +198,26 @@ func (f *filler) all(n int) error {
 
 // one makes a run.
 func (f *filler) one(w *writer, at time.Time) {
-	turns := perSession
-	if f.current == f.long {
-		turns = longTurns
-	}
 	agent := f.agents[0]
-	if f.rng.IntN(2) == 0 {
+	if f.made >= longTurns+fewTurns && f.rng.IntN(2) == 0 { // the two sessions that are measured have an agent that exists
 		agent = f.agents[int(float64(agents-1)*f.rng.Float64()*f.rng.Float64())]
 	}
-	if f.turns%turns == 0 {
+	if f.turns%f.length() == 0 {
 		f.turns, f.current = 0, f.id(at)
-		if f.long == "" {
+		switch {
+		case f.long == "":
 			f.long = f.current
+		case f.fifty == "":
+			f.fifty = f.current
 		}
 		c := f.replacer(at, agent, "", "completed", "", "")
+		c.turns = int64(f.length())
 		for _, t := range f.session {
 			w.insert(t, c)
 		}
 	}
 	f.turns++
+	f.made++
 	status := "completed"
 	switch n := f.rng.IntN(1000); {
 	case n < 20:
@@ -218,6 +239,20 @@ func (f *filler) one(w *writer, at time.Time) {
 
 var actions = strings.Fields(`agent.created agent.updated agent.deleted run.cancelled session.deleted key.created key.revoked member.invited
 	member.removed webhook.created webhook.deleted file.deleted`)
+
+// length returns how many turns the current session has.
+func (f *filler) length() int {
+	switch f.current {
+	case f.long:
+		return longTurns
+	case f.fifty:
+		return fewTurns
+	}
+	return perSession
+}
+
+// orderOf returns the order of the nth run.
+func orderOf(n int) string { return fmt.Sprintf("order-%d", n) }
 
 // id returns a UUID of version 7.
 func (f *filler) id(at time.Time) string {

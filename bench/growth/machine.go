@@ -154,8 +154,9 @@ func (m *machine) first() (pattern, error) {
 	var sent struct {
 		RunID string `json:"run_id"`
 	}
-	path := "/api/v1/sessions/" + session.ID + "/messages"
-	if err := m.server.call(http.MethodPost, path, fmt.Sprintf(`{"content":%q}`, firstInput), &sent); err != nil {
+	body = fmt.Sprintf(`{"agent_id":%q,"session_id":%q,"input":{"message":%q},"metadata":{"order":%q,"channel":%q}}`,
+		agent.ID, session.ID, firstInput, firstOrder, firstChannel)
+	if err := m.server.call(http.MethodPost, "/api/v1/runs", body, &sent); err != nil {
 		return pattern{}, err
 	}
 	p := pattern{agent: agent.ID, session: session.ID, run: sent.RunID}

@@ -93,6 +93,9 @@ func run(s settings) (err error) {
 	if err := m.measureLists(s, things); err != nil {
 		return err
 	}
+	if err := m.measureTurns(things); err != nil {
+		return err
+	}
 	if err := m.measureRestart(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,12 +21,21 @@ func (m *machine) measureLists(s settings, of things) error {
 	time.Sleep(5 * time.Second)
 	before := stop()
 	stop = m.write()
+	from, to := of.old()
 	fmt.Println("| List | p50 ms | p99 ms |\n|---|--:|--:|")
 	for _, path := range []string{
 		"/runs", "/runs?status=failed", "/runs?status=completed", "/runs?status=running",
 		"/runs?agent_id=" + of.busyAgent, "/runs?agent_id=" + of.rareAgent,
 		"/runs?session_id=" + of.longSession, "/runs?session_id=" + of.ofSession, "/runs?status=failed&agent_id=" + of.busyAgent,
 		"/runs?status=running&agent_id=" + of.busyAgent, "/runs?status=failed&session_id=" + of.longSession,
+		"/runs?status=failed,timeout", "/runs?status=failed,timeout&agent_id=" + of.busyAgent,
+		"/runs?error_code=model_error", "/runs?error_code=none.such",
+		"/runs?created_after=" + from + "&created_before=" + to, "/runs?status=failed&created_after=" + from + "&created_before=" + to,
+		"/runs?status=failed&created_before=" + from, "/runs?created_after=" + to + "&order=asc",
+		"/runs?metadata[order]=" + of.order, "/runs?metadata[channel]=web", "/runs?metadata[channel]=web&status=failed",
+		"/runs?metadata[channel]=web&metadata[order]=" + of.order, "/runs?started_by=key:none", "/runs?fields=summary",
+		"/runs?fields=summary&status=failed&agent_id=" + of.busyAgent,
+		"/sessions?status=active", "/sessions?created_after=" + from + "&created_before=" + to,
 		"/sessions", "/sessions?agent_id=" + of.busyAgent, "/sessions?agent_id=" + of.rareAgent,
 		"/approvals", "/approvals?status=pending", "/admin/audit", "/admin/audit?action=key.created", "/admin/audit?action=none.such",
 		"/admin/audit?from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", "/notifications",
@@ -114,6 +124,8 @@ func percentile(times []time.Duration, p int) float64 {
 
 // short returns a path with names in place of ids.
 func short(path string, of things) string {
+	from, to := of.old()
+	path = strings.NewReplacer(from, "FROM", to, "TO", of.order, "one").Replace(path)
 	for id, name := range map[string]string{of.busyAgent: "busy", of.rareAgent: "rare", of.longSession: "long", of.ofSession: "short"} {
 		for i := 0; i+len(id) <= len(path); i++ {
 			if path[i:i+len(id)] == id {
@@ -122,6 +134,35 @@ func short(path string, of things) string {
 		}
 	}
 	return path
+}
+
+// measureTurns prints the time of a turn of a short and of a long conversation,
+// from the request to the end of its run.
+func (m *machine) measureTurns(of things) error {
+	fmt.Println("\n| A turn of a session | p50 ms | p99 ms |\n|---|--:|--:|")
+	sessions := []struct{ name, id string }{
+		{fmt.Sprintf("with %d turns", fewTurns), of.fiftyTurns}, {fmt.Sprintf("with %d turns", longTurns), of.longSession},
+	}
+	times := map[string][]time.Duration{}
+	for range 50 { // in turn, so that both have the same machine
+		for _, s := range sessions {
+			start := time.Now()
+			var sent struct {
+				RunID string `json:"run_id"`
+			}
+			if err := m.server.call(http.MethodPost, "/api/v1/sessions/"+s.id+"/messages", `{"content":"hello"}`, &sent); err != nil {
+				return err
+			}
+			if err := m.server.call(http.MethodGet, "/api/v1/runs/"+sent.RunID+"/wait", "", nil); err != nil {
+				return err
+			}
+			times[s.name] = append(times[s.name], time.Since(start))
+		}
+	}
+	for _, s := range sessions {
+		fmt.Printf("| %s | %.1f | %.1f |\n", s.name, percentile(times[s.name], 50), percentile(times[s.name], 99))
+	}
+	return nil
 }
 
 // measureRestart kills the server while runs are under way and starts it again.
@@ -152,7 +193,7 @@ func (m *machine) measureBytes(s settings, of things) error {
 			} `json:"items"`
 			Next string `json:"cursor"`
 		}
-		path := "/api/v1/runs?limit=100&session_id=" + of.longSession
+		path := "/api/v1/runs?limit=100&order=asc&session_id=" + of.longSession
 		if cursor != "" {
 			path += "&cursor=" + cursor
 		}

@@ -15,14 +15,21 @@ type change struct {
 	status  string
 	action  string
 	turn    int64
+	turns   int64 // of the session
 	id      func() string
 	replace *strings.Replacer
 }
 
+var channels = []string{"web", "mail", "phone", "shop", "chat"}
+
+// errorCodes are those of runs that did not complete.
+var errorCodes = map[string]string{"failed": "model_error", "timeout": "max_duration_exceeded", "cancelled": "cancelled"}
+
 func (f *filler) replacer(at time.Time, agent, run, status, input, answer string) change {
 	pairs := []string{f.p.session, f.current, f.p.agent, agent}
 	if run != "" {
-		pairs = append(pairs, f.p.run, run, f.p.answer, answer, firstInput, input)
+		pairs = append(pairs, f.p.run, run, f.p.answer, answer, firstInput, input,
+			firstOrder, orderOf(f.made), firstChannel, channels[f.made%len(channels)])
 	}
 	return change{f: f, at: at, agent: agent, status: status, turn: int64(f.turns), id: func() string { return f.id(at) },
 		replace: strings.NewReplacer(pairs...)}
@@ -33,8 +40,12 @@ func (c *change) value(table, column string, v any) any {
 	switch column {
 	case "step_id", "entry_id":
 		return c.id()
+	case "turns":
+		return c.turns
 	case "turn":
 		return c.turn
+	case "error_code":
+		return errorCodes[c.status]
 	case "action":
 		return c.action
 	case "status":

@@ -195,15 +195,20 @@ func (p *process) ask(method, path, body string) (status int, answer []byte, err
 func (p *process) newAgent() (string, error) { return p.newAgentOf(agentBody) }
 
 func (p *process) newAgentOf(body string) (string, error) {
-	status, answer, err := p.ask("POST", "/api/v1/agents", body)
+	return p.create("/api/v1/agents", body, "agent_id")
+}
+
+// create creates something, and returns its id.
+func (p *process) create(path, body, field string) (string, error) {
+	status, answer, err := p.ask("POST", path, body)
 	if err != nil {
 		return "", err
 	}
-	var agent struct {
-		ID string `json:"agent_id"`
+	var made map[string]any
+	err = json.Unmarshal(answer, &made)
+	id, _ := made[field].(string)
+	if err != nil || id == "" {
+		return "", fmt.Errorf("POST %s answered %d: %s", path, status, answer)
 	}
-	if err := json.Unmarshal(answer, &agent); err != nil || agent.ID == "" {
-		return "", fmt.Errorf("creating an agent answered %d: %s", status, answer)
-	}
-	return agent.ID, nil
+	return id, nil
 }

@@ -41,6 +41,7 @@ var scenarios = []scenario{
 	{"proxy-large", false, largeAnswers},
 	{"proxy-soak", true, soakedProxy},
 	{"steps", false, steps},
+	{"teams", false, teamRuns},
 	{"agents", false, agents},
 	{"once", false, once},
 	{"limits", false, limits},

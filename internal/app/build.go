@@ -32,20 +32,27 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents, err := newAgents(p, out, models, accounts, content, tools)
+	agents, err := newAgents(p, out, models, accounts, content, tools, governing)
 	if err != nil {
 		return nil, err
 	}
-	execution := newExecution(p, models, accounts, delivery, content, tools, agents, governing)
+	permitted := newPermissions(p, governing, agents)
+	execution := newExecution(p, models, accounts, delivery, content, tools, agents, permitted)
 	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
 	}
 
 	content.connect(agents.agents)
-	decided := newDecisions(p, governing, agents)
-	governing.connect(agents.agents, decided.votes)
-	tools.connect(p, execution.runs, agents.agents)
+	decided := newDecisions(p, governing, agents, permitted, delivery, execution.runs)
+	governing.connect(agents.agents, permitted, decided.votes)
+	peered, err := newPeers(p, out, agents, execution)
+	if err != nil {
+		return nil, err
+	}
+	grouped := newTeams(p, accounts, content, agents, execution, permitted)
+	governing.constitution.ConnectRuns(execution.past().Acts)
+	tools.connect(p, execution.runs, agents.agents, permitted, grouped)
 	agents.connect(execution.runs)
 	members.connect(accounts)
 
@@ -57,8 +64,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
 		{name: "kinds", routes: kinds.Routes(p.kernel)},
 		commercePart(p, agents, content), models.part(p), delivery.part(p, accounts), content.part(p),
-		tools.part(), execution.part(p), governing.part(p), decided.part(governing),
-		compatPart(p, models, agents, execution),
+		tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing), grouped.part(p), peered.part(p),
+		compatPart(p, models, agents, execution, grouped),
 	}
 	watchers, err := orderWatchers(parts)
 	if err != nil {
@@ -71,6 +78,9 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		for _, s := range part.subscribers {
 			p.changes.Subscribe(s.name, s.kind, s.actions, s.handle)
 		}
+	}
+	if err := p.settings.Load(ctx); err != nil {
+		return nil, err
 	}
 	server, edge, err := newServer(p, accounts, members, parts)
 	if err != nil {

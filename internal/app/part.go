@@ -51,10 +51,11 @@ type watcher struct {
 }
 
 // watcherOrder is the order in which watchers are called, and in which they lock
-// rows. Notifications come after schedules and webhooks: a schedule's alert
+// rows. The work of a run's parent comes first, as it does in the parent's own
+// transactions. Notifications come after schedules and webhooks: a schedule's alert
 // locks the same row as a notification of the run, and all transactions must
 // lock rows in one order.
-var watcherOrder = []string{"sessions", "schedules", "memory", "webhooks", "notifications", "search"}
+var watcherOrder = []string{"families", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a"}
 
 // orderWatchers returns the watchers of all parts in watcherOrder. It fails for
 // a watcher that is not listed there, or is listed and missing.

@@ -7,17 +7,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/agents/agent"
+	"agentd/internal/agents/agentkey"
+	"agentd/internal/agents/capability"
 	"agentd/internal/agents/guardrail"
 	"agentd/internal/agents/mcp"
 	"agentd/internal/agents/mcp/mcpsql"
+	"agentd/internal/agents/modelcheck"
 	"agentd/internal/agents/modelproxy"
+	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
+	"agentd/internal/governance/assurance"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/teams/a2a/a2asql"
 	"agentd/internal/wire/mcpclient"
 	"agentd/internal/wire/outbound"
 )
@@ -37,10 +43,12 @@ type agents struct {
 	proxy      *modelproxy.Proxy
 	remote     *mcpclient.Manager
 	servers    *mcp.Service
+	keys       *agentkey.Keys
+	manifests  *capability.Capabilities
 }
 
 func newAgents(
-	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools,
+	p *platform, out *egress, models *models, accounts *accounts, content *content, tools *tools, governing *governance,
 ) (*agents, error) {
 	a := &agents{guardrails: newGuardrails(p, out, models, accounts)}
 	config := out.config()
@@ -60,15 +68,18 @@ func newAgents(
 		CheckURL: outbound.CheckURL, Commands: commands.rules, Base: p.publicURL, Names: accounts.identity.NamesOf,
 	})
 	a.agents = agent.New(p.kernel, agent.Options{
-		DefaultModel: models.defaultModel(), Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
+		DefaultModel: models.defaultModel, Tools: tools.registry.Names(), CheckURL: outbound.CheckURL, Workspaces: content.placement,
 		CheckGuardrails: guardrail.CheckSettings, CheckSchedule: schedule.Check, CheckMCP: a.servers.CheckField,
 		MCPAddresses:  a.servers.Addresses,
 		ProviderOf:    models.catalogue.ProviderOf,
 		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, VersionInUse: runsql.New(p.db).HasUnfinishedTx,
+		Classified: assurance.Classified(governing.ledger), Published: a2asql.New(p.db).SetPublishedTx,
 	})
+	a.keys = agentkey.New(p.kernel, agentkey.Options{AgentTx: a.lockTx})
+	a.manifests = capability.New(p.kernel, capability.Options{Agents: a.agents, KnowledgeBaseTx: content.knowledge.CheckTx})
 	a.source = run.AgentSource{Agents: a.agents}
 	a.proxy = &modelproxy.Proxy{
-		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: p.cfg.Models.Fallback,
+		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: models.catalogue.Fallback,
 		CheckAgent: agentCheck{a.agents}.Check,
 	}
 	return a, nil
@@ -78,13 +89,26 @@ func newAgents(
 // authorization.
 func (a *agents) connect(runs *run.Service) { a.servers.Connect(agentCheck{a.agents}, runs) }
 
+// lockTx locks an agent. Errors: fault.NotFound.
+func (a *agents) lockTx(tx txn.Tx, tenant, id string) error {
+	_, err := a.agents.Store().GetTx(tx, tenant, id)
+	return err
+}
+
 func (a *agents) part() part {
 	return part{
-		name:   "agents",
-		routes: slices.Concat(a.agents.Routes(), a.guardrails.Routes(), a.servers.Routes()),
+		name: "agents",
+		routes: slices.Concat(a.agents.Routes(), a.guardrails.Routes(), a.servers.Routes(), a.keys.Routes(), a.manifests.Routes(),
+			(&modelcheck.Service{Models: a.proxy}).Routes()),
 		subscribers: []subscriber{
 			onAgentDeleted("take-deleted-agents-from-mcp-servers", func(ctx context.Context, c agentChange) error {
 				return a.servers.AgentDeleted(ctx, c.TenantID, c.ID)
+			}),
+			onAgentDeleted("remove-keys-of-deleted-agents", func(ctx context.Context, c agentChange) error {
+				return a.keys.AgentDeleted(ctx, c.TenantID, c.ID)
+			}),
+			onAgentDeleted("remove-capabilities-of-deleted-agents", func(ctx context.Context, c agentChange) error {
+				return a.manifests.AgentDeleted(ctx, c.TenantID, c.ID)
 			}),
 		},
 		services: []service{background(a.remote.Serve)},

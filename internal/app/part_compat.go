@@ -13,17 +13,19 @@ import (
 	"agentd/internal/edge/runstream"
 	"agentd/internal/edge/webpage"
 	"agentd/internal/kernel/model"
+	"agentd/internal/teams/teamrun"
 )
 
 // compatPart is the endpoints that have the shapes of other APIs (OpenAI's,
 // Anthropic's and MCP), and the pages for browsers.
-func compatPart(p *platform, models *models, agents *agents, execution *execution) part {
+func compatPart(p *platform, models *models, agents *agents, execution *execution, grouped *teams) part {
 	directory := agentDirectory{agents.agents}
 	complete := &runstream.Runner{
 		Runs: execution.runs, Agents: agents.source, Names: agents.agents, Log: execution.events, Hub: p.hub, Complete: true,
+		Teams: teamrun.Model{Service: grouped.runs},
 	}
-	chat := &openai.Chat{Runner: complete, Models: directory}
-	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel(), Runner: complete}
+	chat := &openai.Chat{Runner: complete, Models: modelDirectory{directory, grouped.teams}}
+	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel, Runner: complete}
 	sound := &audio.Audio{
 		Proxy: agents.proxy, Client: models.limiter, Catalogue: models.catalogue,
 		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),

@@ -24,7 +24,10 @@ type egress struct {
 	store   *tenantadminsql.Store
 	guarded *outbound.Client
 	hooks   *outbound.Client // for webhooks
-	checker *outbound.Checker
+	// screened is guarded, by no tenant's rules: for addresses that the operator sets while
+	// the program runs.
+	screened *outbound.Client
+	checker  *outbound.Checker
 }
 
 func newEgress(p *platform) (*egress, error) {
@@ -44,11 +47,13 @@ func newEgress(p *platform) (*egress, error) {
 		}),
 	}
 	e.guarded, e.checker = outbound.New(e.config()), outbound.NewChecker(e.config())
+	e.screened = outbound.New(outbound.Config{Allow: allow})
 	p.kernel.Egress = e.checkURL
 	hooks := webhookhttp.ClientConfig(allow)
 	hooks.Rules = e.rulesOf
 	e.hooks = outbound.New(hooks)
 	p.onStop(e.guarded.Close)
+	p.onStop(e.screened.Close)
 	p.onStop(e.hooks.Close)
 	return e, nil
 }

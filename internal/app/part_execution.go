@@ -44,9 +44,12 @@ type execution struct {
 	search    *search.Service
 }
 
+// past reads what runs did.
+func (x *execution) past() run.Past { return run.Past{Runs: x.runs.Runs, Agents: x.runs.Agents} }
+
 func newExecution(
 	p *platform, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools, agents *agents,
-	governing *governance,
+	permitted *permissions,
 ) *execution {
 	store, sessionStore := runsql.New(p.db), sessionsql.New(p.db)
 	x := &execution{
@@ -66,8 +69,8 @@ func newExecution(
 	metrics := newRunMetrics(p.metrics, tools.registry)
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
-		Models: models.resolver, Client: models.client, Limits: models.limiter, Tools: tools.registry,
-		Gate: guardrail.Gate{All: agents.guardrails}, Governor: governing.governor(), Remote: agents.servers,
+		Models: models.resolver, Client: models.client, Limits: models.limiter, Counter: models.wire, Tools: tools.registry,
+		Gate: guardrail.Gate{All: agents.guardrails}, Governor: permitted.governor(), Remote: agents.servers,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
@@ -78,7 +81,7 @@ func newExecution(
 	x.runs = &run.Service{
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
-		Meter: accounts.usage, Artifacts: content.artifacts.Of, Names: runNames{agents.agents, accounts.identity},
+		Meter: accounts.usage, Artifacts: content.artifacts.Of, CostCap: permitted.costCap(), Names: runNames{agents.agents, accounts.identity},
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,
@@ -100,15 +103,17 @@ func newExecution(
 func (x *execution) part(p *platform) part {
 	return part{
 		name:   "execution",
-		routes: slices.Concat(x.runs.Routes(), x.sessions.Routes(), x.schedules.Routes(), x.search.Routes()),
+		routes: slices.Concat(x.runs.Routes(), x.past().Routes(), x.sessions.Routes(), x.schedules.Routes(), x.search.Routes()),
 		workers: []worker{
 			x.runner,
+			p.worker(run.CancelWorkKind, 8, x.runs.HandleCancel),
 			p.worker(session.WorkKind, 4, x.sessions.Handle),
 			p.worker(session.TodoWorkKind, 8, x.sessions.HandleTodo),
 			p.worker(schedule.WorkKind, 8, x.schedules.Handle),
 			p.worker(search.WorkKind, 4, x.search.Handle),
 		},
 		watchers: []watcher{
+			{"families", x.runs.OnRunState},
 			{"sessions", x.sessions.OnRunState}, {"schedules", x.schedules.OnRunState}, {"search", x.search.OnRunState},
 		},
 		subscribers: []subscriber{

@@ -16,7 +16,6 @@ import (
 	"agentd/internal/governance/ledger"
 	"agentd/internal/governance/ledger/ledgersql"
 	"agentd/internal/governance/voting"
-	"agentd/internal/kernel/policy"
 )
 
 // governance is the rules that agents act under, and the record of what was decided
@@ -50,17 +49,9 @@ func newGovernance(p *platform) *governance {
 	return g
 }
 
-// governor returns what the engine asks before each act; nil if governance is off.
-func (g *governance) governor() policy.Governor {
-	if g.off {
-		return nil
-	}
-	return g.constitution
-}
-
-// connect lets rules suspend agents, and votes amend rules.
-func (g *governance) connect(agents *agent.Agents, votes *voting.Voting) {
-	g.constitution.Connect(func(tx txn.Tx, tenant, id, reason string) error {
+// connect lets rules suspend agents and revoke their permissions, and votes amend rules.
+func (g *governance) connect(agents *agent.Agents, permitted *permissions, votes *voting.Voting) {
+	suspend := func(tx txn.Tx, tenant, id, reason string) error {
 		_, err := agents.Store().UpdateTx(tx, authz.Caller{TenantID: tenant}, id, func(a *agent.Agent) error {
 			a.Status, a.StatusReason, a.StatusReasonCode = agent.Suspended, reason, "governance"
 			return nil
@@ -69,7 +60,12 @@ func (g *governance) connect(agents *agent.Agents, votes *voting.Voting) {
 			return nil
 		}
 		return err
-	}, votes)
+	}
+	exists := func(tx txn.Tx, tenant, id string) error {
+		_, err := agents.Store().GetTx(tx, tenant, id)
+		return err
+	}
+	g.constitution.Connect(constitution.Penalties{SuspendTx: suspend, RevokeTx: permitted.sets.RevokeTx, AgentTx: exists}, votes)
 }
 
 func (g *governance) part(p *platform) part {

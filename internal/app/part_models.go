@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"agentd/internal/agents/agent"
@@ -14,12 +15,15 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/edge/audio"
 	"agentd/internal/kernel/model"
+	"agentd/internal/operation/modeladmin"
 	"agentd/internal/wire/anthropicclient"
 	"agentd/internal/wire/azureclient"
+	"agentd/internal/wire/bedrockclient"
 	"agentd/internal/wire/geminiclient"
 	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/openaiclient"
 	"agentd/internal/wire/outbound"
+	"agentd/internal/wire/responsesclient"
 )
 
 // signalModelKeys reaches every node when the keys of model providers change;
@@ -37,6 +41,7 @@ type models struct {
 	resolver  model.Resolver
 	keys      *providerkey.Service // of tenants
 	embedder  model.Embedder       // nil: no embedding model is configured
+	admin     *modeladmin.Service  // what the operator sets while the program runs
 }
 
 // newModels reads the operator's providers. Endpoints of tenants are reached
@@ -58,14 +63,27 @@ func newModels(p *platform, out *egress) (*models, error) {
 	if err := m.checkConfigured(); err != nil {
 		return nil, err
 	}
+	m.admin = modeladmin.New(modeladmin.Deps{
+		Settings: p.settings, Catalogue: m.catalogue, Clock: p.clock, Logger: p.log, CheckURL: outbound.CheckURL, Egress: out.checkURL,
+		Base: model.Offering{Providers: providers, Default: m.cfg.Model, Fallback: m.cfg.Fallback, Prices: prices},
+		Health: func(provider string) string {
+			status, _ := m.breaker.Health(provider)
+			return status
+		},
+	})
 	operator := modelcall.NewTransport()
 	p.onStop(operator.CloseIdleConnections)
-	wires := modelcall.Config{Operator: operator, Guarded: out.guarded.Transport(), Tracer: p.tracer("agentd/model")}
+	wires := modelcall.Config{
+		HeaderTimeout: m.cfg.StartTimeout,
+		Operator:      operator, Guarded: out.guarded.Transport(), Screened: out.screened.Transport(), Tracer: p.tracer("agentd/model"),
+	}
 	chat := openaiclient.New(wires)
 	m.wire = &model.Wires{Chat: chat, Others: map[model.Wire]model.Adapter{
 		model.WireAnthropic: anthropicclient.New(wires),
 		model.WireGemini:    geminiclient.New(wires),
 		model.WireAzure:     azureclient.New(wires, ""),
+		model.WireResponses: responsesclient.New(wires),
+		model.WireBedrock:   bedrockclient.New(wires),
 	}}
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
 	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}
@@ -84,12 +102,12 @@ func newModels(p *platform, out *egress) (*models, error) {
 
 func (m *models) part(p *platform) part {
 	providers := provider.New(provider.Deps{
-		Resolver: m.resolver, Credentials: m.keys, Lister: m.wire, Health: m.breaker, Fallback: m.cfg.Fallback,
+		Resolver: m.resolver, Credentials: m.keys, Lister: m.wire, Health: m.breaker,
 		Voice: provider.Voice{Speech: m.cfg.SpeechModel, Transcription: m.cfg.TranscriptionModel, Name: m.voice()},
 	})
 	return part{
 		name:     "models",
-		routes:   append(m.keys.Routes(), providers.Routes()...),
+		routes:   slices.Concat(m.keys.Routes(), providers.Routes(), m.admin.Routes()),
 		services: []service{p.onSignal(signalModelKeys, m.keys.Invalidate)},
 	}
 }
@@ -106,6 +124,9 @@ func modelProviders(c config.Models) (providers []model.Provider, err error) {
 			return nil, fmt.Errorf("AGENTD_PROVIDERS: %w", err)
 		}
 	}
+	for i := range providers {
+		useAWS(c, &providers[i])
+	}
 	if c.BaseURL != "" {
 		providers = append([]model.Provider{{
 			Name: model.DefaultProvider, BaseURL: c.BaseURL, APIKey: c.APIKey,
@@ -113,6 +134,19 @@ func modelProviders(c config.Models) (providers []model.Provider, err error) {
 		}}, providers...)
 	}
 	return providers, nil
+}
+
+// useAWS sets the keys of the AWS environment for a provider of Bedrock's without any.
+func useAWS(c config.Models, p *model.Provider) {
+	if cmp.Or(p.Wire, model.WireAt(p.Name, p.BaseURL)) != model.WireBedrock || !p.APIKey.Empty() || p.AWS != nil {
+		return
+	}
+	switch {
+	case !c.AWSBearerToken.Empty():
+		p.APIKey = c.AWSBearerToken
+	case c.AWSAccessKeyID != "":
+		p.AWS = &model.AWS{AccessKeyID: c.AWSAccessKeyID, SecretAccessKey: c.AWSSecretAccessKey, SessionToken: c.AWSSessionToken}
+	}
 }
 
 // priceList returns the operator's list of public prices, or the one that agentd comes

@@ -20,7 +20,7 @@ func TestWatchersAreOrdered(t *testing.T) {
 			return nil
 		}}
 	}
-	all := []watcher{watch("search"), watch("notifications"), watch("webhooks"), watch("memory"), watch("sessions"), watch("schedules")}
+	all := []watcher{watch("a2a"), watch("search"), watch("notifications"), watch("webhooks"), watch("memory"), watch("sessions"), watch("schedules"), watch("families")}
 	ordered, err := orderWatchers([]part{{watchers: all[:2]}, {watchers: all[2:]}})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestWatchersAreOrdered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"sessions", "schedules", "memory", "webhooks", "notifications", "search"}; !slices.Equal(called, want) {
+	if want := []string{"families", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a"}; !slices.Equal(called, want) {
 		t.Errorf("watchers are called in the order %v, want %v", called, want)
 	}
 	for name, parts := range map[string][]part{

@@ -13,6 +13,9 @@ import (
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/sensor/sensorsql"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/teams/a2a"
+	"agentd/internal/teams/teamrun"
+	"agentd/internal/wire/a2aclient"
 	"agentd/internal/wire/webhttp"
 )
 
@@ -23,18 +26,18 @@ type tools struct {
 	web        *webtool.Service
 	delegation *delegation.Service
 	sensors    *sensor.Service
+	team       *teamrun.Delegate
 }
 
 func newTools(p *platform, out *egress, delivery *delivery, content *content) (*tools, error) {
 	t := &tools{
 		web:        &webtool.Service{Fetcher: webhttp.NewFetcher(webhttp.FetchConfig{Guarded: out.guarded, Places: content.reading})},
-		delegation: delegation.New(p.log),
+		delegation: delegation.New(p.clock, p.log), team: &teamrun.Delegate{},
 		sensors: sensor.New(sensor.Deps{
 			Store: sensorsql.New(p.db), Writer: p.db, Clock: p.clock, Cursors: p.cursors, Box: p.box, Audit: p.audit,
 			Public: p.publicURL, Suspended: suspended(p),
 		}),
 	}
-	p.onStop(t.delegation.Stop)
 	if c := p.cfg.Search; c.Provider != "" {
 		search := webhttp.NewSearch(webhttp.SearchConfig{Provider: c.Provider, URL: c.URL, APIKey: c.APIKey.Reveal()})
 		p.onStop(search.Close)
@@ -42,8 +45,8 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 	}
 	var err error
 	t.registry, err = tool.NewRegistry(tool.Limits{}, slices.Concat(
-		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), content.tools(),
-		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool()},
+		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), t.team.Tools(), content.tools(),
+		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(a2aclient.Client{Guarded: out.guarded})},
 	)...)
 	if err != nil {
 		return nil, err
@@ -55,9 +58,10 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 }
 
 // connect lets tools start runs of agents.
-func (t *tools) connect(p *platform, runs *run.Service, agents *agent.Agents) {
-	t.delegation.Connect(runs, agents, p.db)
+func (t *tools) connect(p *platform, runs *run.Service, agents *agent.Agents, permitted *permissions, grouped *teams) {
+	t.delegation.Connect(runs, agents, p.db, permitted.spawns())
 	t.sensors.Connect(runs, agents.Store())
+	t.team.Connect(grouped.runs, t.delegation)
 }
 
 func (t *tools) part() part {

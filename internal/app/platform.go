@@ -23,6 +23,8 @@ import (
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
+	"agentd/internal/operation/setting"
+	"agentd/internal/operation/setting/settingsql"
 	"agentd/internal/store/auditsql"
 	"agentd/internal/store/natsbus"
 	"agentd/internal/store/resourcesql"
@@ -37,6 +39,9 @@ const lease = 15 * time.Second
 // signalWork wakes the runners of every node; the key is the kind of work.
 const signalWork = "work"
 
+// signalSettings has every node read a section of the operator's settings again.
+const signalSettings = "settings"
+
 // platform is what every part stands on: the configuration, the database, the
 // bus between nodes, and the kernel on them.
 type platform struct {
@@ -46,21 +51,22 @@ type platform struct {
 	clock   clock.Clock
 	metrics *prometheus.Registry
 
-	node    string // names this data directory, whose leases are free again after a crash
-	db      *sqldb.DB
-	box     *secret.Box
-	secrets *secretsql.Keys // which secret keys the database needs
-	hub     *event.Hub
-	queue   work.Queue
-	shares  shares                 // of the limits of providers
-	gate    *work.Gate             // keeps workers from asking a database that is away
-	lost    *prometheus.CounterVec // leases, by kind of work
-	cursors *page.Cursors
-	audit   *audit.Log
-	watch   *audit.Watch          // of what is recorded beside the requests
-	changes *resource.Subscribers // of resources, for other parts
-	kernel  resource.Deps
-	events  *webhook.ResourceEvents // of resources, for the webhooks of tenants
+	node     string // names this data directory, whose leases are free again after a crash
+	db       *sqldb.DB
+	box      *secret.Box
+	secrets  *secretsql.Keys // which secret keys the database needs
+	hub      *event.Hub
+	queue    work.Queue
+	shares   shares                 // of the limits of providers
+	gate     *work.Gate             // keeps workers from asking a database that is away
+	lost     *prometheus.CounterVec // leases, by kind of work
+	cursors  *page.Cursors
+	audit    *audit.Log
+	watch    *audit.Watch          // of what is recorded beside the requests
+	changes  *resource.Subscribers // of resources, for other parts
+	kernel   resource.Deps
+	settings *setting.Service        // of the operator, which act while the program runs
+	events   *webhook.ResourceEvents // of resources, for the webhooks of tenants
 	// observeQueue exports the backlog of these workers' kinds.
 	observeQueue func([]worker)
 	address      atomic.Pointer[string] // that the server listens on; nil before it does
@@ -92,6 +98,10 @@ func openPlatform(ctx context.Context, p *platform) error {
 	p.cursors = page.NewCursors(p.box.DeriveAll("cursors")...)
 	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
 	p.watch = audit.NewWatch(p.audit, p.log)
+	p.settings = setting.New(setting.Deps{
+		Store: settingsql.New(p.db), Writer: p.db, Clock: p.clock, Box: p.box, Audit: p.audit, Logger: p.log,
+		OnChange: func(section string) { p.hub.Signal(signalSettings, section) },
+	})
 	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
 	p.events = webhook.NewResourceEvents()
 	p.kernel = resource.Deps{
@@ -107,7 +117,7 @@ func (p *platform) part() part {
 	return part{
 		name:     "kernel",
 		workers:  []worker{p.worker(resource.WorkKind, 8, p.changes.Deliver)},
-		services: []service{background(p.reportKeys)},
+		services: []service{background(p.reportKeys), p.onSignal(signalSettings, p.settings.Reload), background(p.settings.Serve)},
 	}
 }
 

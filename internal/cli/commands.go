@@ -28,6 +28,7 @@ type commands struct {
 		Follow   runsFollowCommand   `cmd:"" help:"Follow a run to its end, from its first event on."`
 		Reject   runsRejectCommand   `cmd:"" help:"Reject the tool call that a run waits for."`
 		Cancel   runsCancelCommand   `cmd:"" help:"Cancel a run."`
+		Fork     runsForkCommand     `cmd:"" help:"Try a run again from one of its steps, with something changed."`
 		Continue runsContinueCommand `cmd:"" help:"Continue a run that failed, or all that failed."`
 	} `cmd:"" group:"Agents" help:"Runs: what agents did and do."`
 	Chat      chatCommand `cmd:"" group:"Agents" help:"Talk with an agent: a session in the terminal, or a message for each line of a pipe."`
@@ -42,6 +43,17 @@ type commands struct {
 		Messages sessionsMessagesCommand `cmd:"" help:"Show the messages of a session's active branch."`
 		Delete   sessionsDeleteCommand   `cmd:"" help:"Close a session."`
 	} `cmd:"" group:"Agents" help:"Sessions: conversations with an agent."`
+
+	Team struct {
+		Create teamCreateCommand `cmd:"" help:"Create a team of agents."`
+		List   teamListCommand   `cmd:"" help:"List teams, newest first."`
+		Show   teamShowCommand   `cmd:"" help:"Show a team."`
+		Run    teamRunCommand    `cmd:"" help:"Have a team do something and follow it to the answer."`
+		Runs   teamRunsCommand   `cmd:"" help:"List the runs of a team, oldest first."`
+		Chat   teamChatCommand   `cmd:"" help:"Show what was said to a team and what it answered."`
+		Cancel teamCancelCommand `cmd:"" help:"Cancel a run of a team."`
+		Delete teamDeleteCommand `cmd:"" help:"Delete a team with its runs; its members stay."`
+	} `cmd:"" group:"Agents" help:"Teams: agents that work together."`
 
 	Schedules struct {
 		List   schedulesListCommand   `cmd:"" help:"List the schedules of all agents."`
@@ -65,6 +77,9 @@ type commands struct {
 		Delete    kbDeleteCommand    `cmd:"" help:"Delete a knowledge base with its documents."`
 	} `cmd:"" name:"kb" group:"Knowledge" help:"Knowledge bases: documents that agents search."`
 
+	Models struct {
+		Test modelsTestCommand `cmd:"" help:"Try what a model can do, by a few small calls: whether it is reached, takes the key, streams, calls tools, reads images, keeps a form and thinks. Exits with 1 if it cannot be used."`
+	} `cmd:"" group:"Company" help:"Models: what can be called."`
 	Webhooks struct {
 		List       webhooksListCommand       `cmd:"" help:"List subscriptions, newest first."`
 		Create     webhooksCreateCommand     `cmd:"" help:"Create a subscription."`

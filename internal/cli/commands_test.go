@@ -179,6 +179,20 @@ func TestRunsCancel(t *testing.T) {
 	a.shell.run("runs", "cancel", "r3").want(t, exitFailure, "NOT_FOUND")
 }
 
+func TestRunsFork(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.handle("POST /api/v1/runs/r1/fork", status(202, `{"run_id":"n1","status":"queued"}`))
+	a.shell.run("runs", "fork", "r1", "--step", "4", "--result", "", "-d").want(t, exitOK, "n1\n", "runs follow n1")
+	a.shell.run("runs", "fork", "r1", "--step", "2", "-m", "Again.", "-d", "--json").want(t, exitOK, `"run_id": "n1"`)
+	a.shell.run("runs", "fork", "r1").want(t, exitUsage, "--step")
+	a.shell.run("runs", "fork", "r9", "--step", "1").want(t, exitFailure, "NOT_FOUND")
+	want := []string{`POST /api/v1/runs/r1/fork {"step_seq":4,"tool_result":{"content":""}}`, `POST /api/v1/runs/r1/fork {"message":"Again.","step_seq":2}`}
+	if diff := cmp.Diff(want, a.asked[:2]); diff != "" {
+		t.Errorf("what was sent (-want +got):\n%s", diff)
+	}
+}
+
 func TestRunsContinue(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)

@@ -28,15 +28,21 @@ func (cmd *runCommand) Run(s *server) error {
 	if err != nil {
 		return err
 	}
-	run, err := call[client.Run](s, http.MethodPost, client.RunsPath, map[string]any{
+	return s.startRun(client.RunsPath, map[string]any{
 		"agent_id": agentID, "input": map[string]string{"message": message},
-	})
+	}, cmd.Detach)
+}
+
+// startRun starts a run by a request, and follows it to its end unless it is to be
+// left alone.
+func (s *server) startRun(path string, body map[string]any, detach bool) error {
+	run, err := call[client.Run](s, http.MethodPost, path, body)
 	switch {
 	case err != nil:
 		return err
-	case cmd.Detach && cmd.JSON:
+	case detach && s.json:
 		return s.printJSON(run.Raw)
-	case cmd.Detach:
+	case detach:
 		s.say("%s", run.Value.RunID)
 		s.note("Follow it:  %s runs follow %s", s.deps.Program, run.Value.RunID)
 		return nil

@@ -43,8 +43,13 @@ var defaultRetryPolicy = retryPolicy{silence: 45 * time.Second, first: 500 * tim
 // the last event; no event is yielded twice. lost, if not nil, is called with the
 // cause of every drop. An error is yielded last.
 func (c *Client) Watch(ctx context.Context, runID string, lost func(error)) iter.Seq2[Frame, error] {
+	return c.WatchPath(ctx, Path(RunsPath, runID, "events"), lost)
+}
+
+// WatchPath is Watch for the events at a path, such as those of a run of a team.
+func (c *Client) WatchPath(ctx context.Context, path string, lost func(error)) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		w := watcher{client: c, path: Path(RunsPath, runID, "events"), yield: yield}
+		w := watcher{client: c, path: path, yield: yield}
 		wait, alive := c.retry.first, time.Now()
 		for {
 			before := w.lastID

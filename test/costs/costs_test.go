@@ -104,8 +104,14 @@ func sender() (from string, ok bool) {
 
 var tableOf = regexp.MustCompile(`(?is)\b(?:INTO|FROM|UPDATE)\s+(\w+)`)
 
+// inner matches what is in parentheses, such as another query.
+var inner = regexp.MustCompile(`\([^()]*\)`)
+
 func verbAndTable(text string) (verb, table string) {
 	verb = strings.ToUpper(strings.Fields(text)[0])
+	for inner.MatchString(text) {
+		text = inner.ReplaceAllString(text, "")
+	}
 	if m := tableOf.FindStringSubmatch(text); m != nil {
 		table = m[1]
 	}

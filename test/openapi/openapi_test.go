@@ -17,8 +17,11 @@ import (
 	"agentd/internal/accounts/tenantadmin"
 	"agentd/internal/accounts/usage"
 	"agentd/internal/agents/agent"
+	"agentd/internal/agents/agentkey"
+	"agentd/internal/agents/capability"
 	"agentd/internal/agents/guardrail"
 	"agentd/internal/agents/mcp"
+	"agentd/internal/agents/modelcheck"
 	"agentd/internal/agents/modelproxy"
 	"agentd/internal/agents/provider"
 	"agentd/internal/agents/providerkey"
@@ -40,6 +43,7 @@ import (
 	"agentd/internal/content/workspace"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/webhook"
+	"agentd/internal/edge/a2aserver"
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/httpapi"
@@ -52,14 +56,24 @@ import (
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/session"
 	"agentd/internal/goldentest"
+	"agentd/internal/governance/ambassador"
+	"agentd/internal/governance/assurance"
 	"agentd/internal/governance/constitution"
+	"agentd/internal/governance/court"
+	"agentd/internal/governance/design"
 	"agentd/internal/governance/goal"
+	"agentd/internal/governance/improvement"
 	"agentd/internal/governance/ledger"
+	"agentd/internal/governance/permission"
 	"agentd/internal/governance/voting"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/operation/modeladmin"
+	"agentd/internal/teams/a2a"
+	"agentd/internal/teams/team"
+	"agentd/internal/teams/teamrun"
 )
 
 func TestDocument(t *testing.T) {
@@ -91,28 +105,35 @@ func routes(t *testing.T) []route.Route {
 	}
 	people := identity.New(identity.Config{Clock: clock.System{}, Box: box, Plans: plans})
 	agents := agent.New(kernel, agent.Options{})
+	groups := team.New(kernel, team.Options{}).Routes()
 	goods := slices.Concat(product.New(kernel, product.Options{}).Routes(),
 		enrollment.New(kernel, enrollment.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(), (&sales.Service{}).Routes())
-	children := delegation.New(nil)
-	children.Connect(nil, agents, nil)
-	t.Cleanup(children.Stop)
+	children := delegation.New(nil, nil)
+	children.Connect(nil, agents, nil, nil)
 	return slices.Concat(
 		(&audit.Log{}).Routes(), people.Routes(), identity.NewPeople(people, identity.PeopleDeps{}).Routes(),
 		tenantadmin.New(tenantadmin.Config{Clock: clock.System{}, Tenants: people.Tenants, Usage: noUsage}).Routes(),
 		usage.New(usage.Deps{Plans: plans, Clock: clock.System{}}).Routes(),
 		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
-		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(),
+		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(), modeladmin.New(modeladmin.Deps{}).Routes(),
+		(&modelcheck.Service{}).Routes(),
 		notification.New(notification.Deps{Clock: clock.System{}}).Routes(),
 		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),
 		(&file.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
 		knowledge.New(kernel, knowledge.Service{}).Routes(),
 		(&webtool.Service{}).Routes(), children.Routes(), registry.Routes(), sensor.New(sensor.Deps{}).Routes(),
-		agents.Routes(), guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
-		(&run.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
+		agents.Routes(), agentkey.New(kernel, agentkey.Options{}).Routes(), capability.New(kernel, capability.Options{Agents: agents}).Routes(),
+		guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
+		(&run.Service{}).Routes(), run.Past{}.Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
 		ledger.New(ledger.Deps{}).Routes(), goal.New(kernel, goal.Options{}).Routes(), voting.New(kernel, voting.Options{}).Routes(),
+		court.New(kernel, court.Options{}).Routes(), ambassador.New(kernel, ambassador.Options{}).Routes(),
+		design.New(kernel, design.Options{}).Routes(), improvement.New(kernel, improvement.Options{}).Routes(),
+		assurance.New(kernel, assurance.Options{Agents: agents.Store()}).Routes(),
+		permission.New(kernel, permission.Options{}).Routes(),
 		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
-		goods, kinds.Routes(kernel),
+		goods, groups, (&teamrun.Service{Clock: clock.System{}}).Routes(),
+		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), kinds.Routes(kernel),
 	)
 }
 
@@ -181,6 +202,6 @@ func endpoints() []httpapi.Raw {
 	return slices.Concat(
 		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
 		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
-		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(),
+		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&a2aserver.Server{}).Endpoints(),
 	)
 }

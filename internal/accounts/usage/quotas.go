@@ -34,6 +34,7 @@ type heldThings struct {
 	Workspaces     *heldThing `json:"workspaces,omitzero" doc:"Shared workspaces; workspaces of agents do not count."`
 	Webhooks       *heldThing `json:"webhooks,omitzero"`
 	ActiveSessions *heldThing `json:"active_sessions,omitzero"`
+	TeamRuns       *heldThing `json:"concurrent_team_runs,omitzero"`
 	OverTier       bool       `json:"any_over_tier" required:"true" doc:"Whether anything exceeds the plan, as after a change of plans."`
 }
 
@@ -41,6 +42,7 @@ func (h *heldThings) at(r quota.Resource) **heldThing {
 	return map[quota.Resource]**heldThing{
 		quota.Agents: &h.Agents, quota.Teams: &h.Teams, quota.KnowledgeBases: &h.KnowledgeBases,
 		quota.Workspaces: &h.Workspaces, quota.Webhooks: &h.Webhooks, quota.ActiveSessions: &h.ActiveSessions,
+		quota.TeamRuns: &h.TeamRuns,
 	}[r]
 }
 

@@ -191,7 +191,7 @@ func TestQuotaAndPlans(t *testing.T) {
 			"resets_at": map[string]any{"day": day, "month": month},
 			"limits": map[string]any{
 				"runs_per_month": 10.0, "tokens_per_month": 1000.0, "tokens_per_day": 400.0, "tool_calls_per_month": 5.0,
-				"agents": 3.0, "teams": nil, "knowledge_bases": 1.0, "workspaces": 2.0, "webhooks": nil, "active_sessions": 4.0,
+				"agents": 3.0, "teams": nil, "knowledge_bases": 1.0, "workspaces": 2.0, "webhooks": nil, "active_sessions": 4.0, "concurrent_team_runs": nil,
 				"model_requests_per_minute": nil, "model_requests_per_hour": nil, "model_requests_per_day": nil,
 			},
 			"counters": []any{
@@ -206,8 +206,11 @@ func TestQuotaAndPlans(t *testing.T) {
 				"knowledge_bases": map[string]any{"count": 0.0, "limit": 1.0, "over_by": 0.0},
 				"workspaces":      map[string]any{"count": 0.0, "limit": 2.0, "over_by": 0.0},
 				"webhooks":        map[string]any{"count": 0.0, "limit": nil, "over_by": 0.0},
+				"teams":           map[string]any{"count": 0.0, "limit": nil, "over_by": 0.0},
 				"active_sessions": map[string]any{"count": 0.0, "limit": 4.0, "over_by": 0.0},
-				"any_over_tier":   false,
+
+				"concurrent_team_runs": map[string]any{"count": 0.0, "limit": nil, "over_by": 0.0},
+				"any_over_tier":        false,
 			},
 		}
 		if diff := cmp.Diff(want, quotaOf()); diff != "" {

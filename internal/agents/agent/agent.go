@@ -50,20 +50,20 @@ type Config struct {
 
 	ModelRetry   *ModelRetry                       `json:"model_retry" merge:"1" group:"model" advanced:"true" doc:"How long its runs wait for a model that is down or overloaded. Left out: 15 minutes."`
 	Settings     schema.NullableOf[model.Settings] `json:"model_settings" merge:"1" group:"model" doc:"How its model answers. Messages and runs may set others, which take precedence member by member."`
-	Prompts      Prompts                           `json:"prompts" group:"basics" doc:"What the model is told before the conversation."`
-	MCP          schema.ObjectOf[mcp.Field]        `json:"mcp" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
-	Policies     schema.ObjectOf[Policies]         `json:"policies" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
-	Skills       []schema.ObjectOf[Skill]          `json:"skills" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
+	Prompts      Prompts                           `json:"prompts" long:"true" group:"basics" doc:"What the model is told before the conversation."`
+	MCP          schema.ObjectOf[mcp.Field]        `json:"mcp" long:"true" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
+	Policies     schema.ObjectOf[Policies]         `json:"policies" long:"true" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
+	Skills       []schema.ObjectOf[Skill]          `json:"skills" long:"true" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
 	Thinking     schema.NullableOf[Thinking]       `json:"thinking" group:"model" doc:"How a reasoning model thinks."`
 	EffortPolicy schema.NullableOf[EffortPolicy]   `json:"effort_policy" group:"model" advanced:"true" doc:"The effort of each phase of a run. It goes before thinking.effort, unless thinking.mode is fixed."`
 	Limits       *Limits                           `json:"resource_limits" merge:"1" group:"limits" doc:"Bounds of each of its runs. A limit that is not set does not bind."`
 
 	Memory                schema.NullableOf[Memory]             `json:"memory" merge:"1" group:"memory" doc:"What it remembers between runs."`
-	CoreMemory            schema.NullableOf[CoreMemory]         `json:"core_memory" merge:"1" group:"memory" doc:"Short texts that it always has in mind."`
-	Guardrails            schema.NullableOf[guardrail.Settings] `json:"guardrails" merge:"1" group:"guardrails" doc:"Checks of what goes in and out, and of tool calls."`
+	CoreMemory            schema.NullableOf[CoreMemory]         `json:"core_memory" long:"true" merge:"1" group:"memory" doc:"Short texts that it always has in mind."`
+	Guardrails            schema.NullableOf[guardrail.Settings] `json:"guardrails" long:"true" merge:"1" group:"guardrails" doc:"Checks of what goes in and out, and of tool calls."`
 	ApprovalRequiredTools []string                              `json:"approval_required_tools" group:"approvals" doc:"Tools whose calls wait for a person's approval; * is all of them."`
 	AutoApproveTools      []string                              `json:"auto_approve_tools" maxItems:"200" group:"approvals" doc:"Tools whose calls do not wait, although approval_required_tools is *. A tool that stands there by its name waits."`
-	ToolOverrides         []ToolOverride                        `json:"tool_overrides" maxItems:"200" group:"approvals" doc:"How far single tools are trusted. These go before policies.tool_approvals and approval_required_tools."`
+	ToolOverrides         []ToolOverride                        `json:"tool_overrides" long:"true" maxItems:"200" group:"approvals" doc:"How far single tools are trusted. These go before policies.tool_approvals and approval_required_tools."`
 	Autonomy              *Autonomy                             `json:"autonomy" group:"approvals" doc:"Kept and shown; has no effect yet."`
 	BuiltInTools          []string                              `json:"built_in_tools" group:"tools" doc:"Built-in tools that it may use."`
 	ImageGeneration       schema.NullableOf[ImageGeneration]    `json:"image_generation" merge:"1" group:"tools" doc:"Gives it the tool generate_image."`
@@ -73,18 +73,18 @@ type Config struct {
 	ExecutionMode        string                                `json:"execution_mode" enum:"async,worker" default:"async" group:"execution" advanced:"true" doc:"Kept and shown; has no effect yet: any node that carries runs carries its runs."`
 	WorkerReuse          bool                                  `json:"worker_reuse" group:"execution" advanced:"true" doc:"Kept and shown; has no effect yet."`
 	Schedule             schema.NullableOf[Schedule]           `json:"schedule" merge:"1" group:"schedule" doc:"When it runs by itself."`
-	Visibility           Visibility                            `json:"visibility" enum:"private,tenant,public,team" default:"private" group:"publishing" doc:"Who may find it: its own company alone (private, tenant), or others too (public). team is another name for tenant. Kept and shown; has no effect yet, because nothing publishes agents."`
-	PublicConfig         *PublicConfig                         `json:"public_config" merge:"1" group:"publishing" doc:"How it talks with visitors. Kept and shown; has no effect yet."`
-	A2A                  schema.NullableOf[A2A]                `json:"a2a" group:"publishing" advanced:"true" doc:"How it appears to agents of other systems. Kept and shown; has no effect yet."`
-	RiskClassification   schema.NullableOf[RiskClassification] `json:"risk_classification" group:"governance" advanced:"true" doc:"Its class under the EU AI Act. Kept and shown, and passed on to agents that it makes; has no other effect yet."`
+	Visibility           Visibility                            `json:"visibility" enum:"private,tenant,public,team" default:"private" group:"publishing" doc:"Who may find it: its own company alone (private, tenant), or others too (public). team is another name for tenant. With public_config.enabled, public publishes its card."`
+	PublicConfig         *PublicConfig                         `json:"public_config" long:"true" merge:"1" group:"publishing" doc:"How it talks with visitors. Its enabled publishes the card of a public agent; all else: Kept and shown; has no effect yet."`
+	A2A                  schema.NullableOf[A2A]                `json:"a2a" group:"publishing" advanced:"true" doc:"How it appears to agents of other systems."`
+	RiskClassification   schema.NullableOf[RiskClassification] `json:"risk_classification" group:"governance" advanced:"true" doc:"Its class under the EU AI Act. Only an admin sets and changes it, best by PATCH /agents/{agentId}/risk-classification. It is passed on to agents that the agent makes; limited and high ask for an assessment (POST /agents/{agentId}/fria)."`
 	AccessControl        *AccessControl                        `json:"access_control" merge:"1" group:"governance" advanced:"true" doc:"Its clearance and compartments. Kept and shown; has no effect yet."`
 	CommandRelationships *CommandRelationships                 `json:"command_relationships" merge:"1" group:"governance" advanced:"true" doc:"Who commands it. Kept and shown; has no effect yet."`
-	Specs                []schema.ObjectOf[InstalledSpec]      `json:"specs" maxItems:"100" group:"governance" advanced:"true" doc:"Specifications that are installed on it. Kept and shown; has no effect yet."`
-	Bridge               schema.Nullable                       `json:"bridge" group:"execution" advanced:"true" doc:"What a bridge knows of it; a free object. Kept and shown; has no effect yet."`
+	Specs                []schema.ObjectOf[InstalledSpec]      `json:"specs" long:"true" maxItems:"100" group:"governance" advanced:"true" doc:"Specifications that are installed on it. Kept and shown; has no effect yet."`
+	Bridge               schema.Nullable                       `json:"bridge" long:"true" group:"execution" advanced:"true" doc:"What a bridge knows of it; a free object. Kept and shown; has no effect yet."`
 	WorkspaceID          *string                               `json:"workspace_id" group:"tools" ref:"workspace" doc:"The workspace that its file tools work in. Left out: one of its own."`
 	ContextStrategy      string                                `json:"context_strategy" enum:"compaction,summarize,truncate,sliding_window" default:"compaction" group:"context" doc:"What happens to a conversation that outgrows the model's context."`
 	ContextWindowSize    int                                   `json:"context_window_size" minimum:"1" default:"20" group:"context" doc:"How many recent messages sliding_window keeps."`
-	Metadata             schema.Object                         `json:"metadata" merge:"1" group:"basics" advanced:"true" doc:"Anything the caller wants to keep with it; a free object."`
+	Metadata             schema.Object                         `json:"metadata" long:"true" merge:"1" group:"basics" advanced:"true" doc:"Anything the caller wants to keep with it; a free object."`
 }
 
 // ModelConfig says which model answers, and where.

@@ -3,9 +3,12 @@ package agent
 import (
 	"context"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/ptr"
+	"agentd/internal/base/txn"
 	"agentd/internal/kernel/resource"
 )
 
@@ -15,11 +18,15 @@ type Agents struct {
 	store      *resource.Versioned[Agent]
 	recent     *resource.Recent[Agent]
 	workspaces Workspaces
+	published  PublishFunc
 }
+
+// PublishFunc stores whether agents of other systems may find an agent.
+type PublishFunc func(tx txn.Tx, tenant, id string, is bool) error
 
 // New makes the store of agents.
 func New(deps resource.Deps, o Options) *Agents {
-	a := &Agents{deps: deps, workspaces: o.Workspaces}
+	a := &Agents{deps: deps, workspaces: o.Workspaces, published: o.Published}
 	kept := versions
 	kept.InUse = o.VersionInUse
 	a.store = resource.NewVersioned(a.kind(o), kept, deps)
@@ -76,4 +83,35 @@ func (a *Agents) Named(ctx context.Context, tenant, name string, limit int) ([]s
 		ids[i] = found[i].ID
 	}
 	return ids, err
+}
+
+// Published reports whether agents of other systems may find the agent: visitors may
+// talk with it, or its a2a is enabled and public.
+func (g *Agent) Published() bool {
+	if g.Visibility == Public && g.PublicConfig != nil && g.PublicConfig.Enabled {
+		return true
+	}
+	c := g.Peers()
+	return c.Enabled && c.Public
+}
+
+// Peers returns how the agent appears to agents of other systems.
+func (g *Agent) Peers() (c A2A) {
+	if len(g.A2A) > 0 {
+		_ = json.Unmarshal(g.A2A, &c) // it was checked when it was stored
+	}
+	return c
+}
+
+// publish stores whether an agent may be found, where a write changes that.
+func (a *Agents) publish(e *resource.Edit[Agent]) error {
+	was, is := e.Old != nil && e.Old.Published(), e.New != nil && e.New.Published()
+	if was == is || a.published == nil {
+		return nil
+	}
+	m := e.Old
+	if e.New != nil {
+		m = e.New
+	}
+	return a.published(e.Tx, m.TenantID, m.ID, is)
 }

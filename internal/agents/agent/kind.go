@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
@@ -20,7 +21,7 @@ import (
 
 // Options are what agents take from the deployment.
 type Options struct {
-	DefaultModel ModelConfig            // of agents that name none; zero: the built-in echo
+	DefaultModel func() ModelConfig     // of new agents that name none; nil, or zero: the built-in echo
 	Tools        []string               // names of the built-in tools that there are
 	CheckURL     func(url string) error // says why an endpoint cannot be called; without looking it up
 	Workspaces   Workspaces             // nil: a workspace_id is only kept
@@ -43,6 +44,12 @@ type Options struct {
 	// then kept. nil: none is.
 	VersionInUse func(tx txn.Tx, tenant, id string, version int64) (bool, error)
 	Quota        quota.Gate // nil: there may be any number of agents
+	// Classified records the new risk classification of an agent; an empty class: it has
+	// none any more. nil: nothing is recorded.
+	Classified func(tx txn.Tx, who authz.Caller, id string, class jsontext.Value) error
+	// Published stores whether agents of other systems may find an agent; nil: it is
+	// not stored.
+	Published PublishFunc
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -66,9 +73,13 @@ const nameIndex = "name"
 var Echo = ModelConfig{Provider: "custom", ModelRef: "builtin/echo"}
 
 func (a *Agents) kind(o Options) resource.Kind[Agent] {
-	model := o.DefaultModel
-	if model.ModelRef == "" {
-		model = Echo
+	model := func() ModelConfig {
+		if o.DefaultModel != nil {
+			if model := o.DefaultModel(); model.ModelRef != "" {
+				return model
+			}
+		}
+		return Echo
 	}
 	limited := quota.Creation[Agent](o.Quota, quota.Agents)
 	return resource.Kind[Agent]{
@@ -87,7 +98,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			Name: nameIndex, Of: func(g *Agent) string { return g.Name },
 		}},
 		Filters:  []string{"workspace_id"},
-		Default:  func(g *Agent) { g.Model, g.Status = model, Active },
+		Default:  func(g *Agent) { g.Model, g.Status = model(), Active },
 		Validate: o.validate,
 		Label:    func(g *Agent) string { return g.Name },
 		Events: []resource.EventType{
@@ -112,6 +123,9 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 				return err
 			}
 			if err := o.checkReferences(e); err != nil {
+				return err
+			}
+			if err := o.checkClass(e); err != nil {
 				return err
 			}
 			o.rememberProviders(e)

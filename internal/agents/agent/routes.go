@@ -7,5 +7,5 @@ import (
 
 // Routes lists the operations on agents and their versions.
 func (a *Agents) Routes() []route.Route {
-	return append(resource.Routes(a.store.Store), resource.VersionRoutes(a.store)...)
+	return append(append(resource.Routes(a.store.Store), a.terminateRoute()), resource.VersionRoutes(a.store)...)
 }

@@ -146,9 +146,9 @@ type PublicConfig struct {
 type A2A struct {
 	_ struct{} `json:"-" name:"AgentA2A"`
 
-	Enabled bool            `json:"enabled,omitzero" nullable:"true" doc:"Whether agents of other systems can reach it."`
-	Public  bool            `json:"public,omitzero" nullable:"true" doc:"Whether its card is shown without a credential."`
-	Card    schema.Nullable `json:"agent_card,omitzero" doc:"A free object."`
+	Enabled bool            `json:"enabled,omitzero" nullable:"true" doc:"Whether agents of other systems can find it; has an effect with public."`
+	Public  bool            `json:"public,omitzero" nullable:"true" doc:"Whether its card is shown without a credential, where enabled is true."`
+	Card    schema.Nullable `json:"agent_card,omitzero" doc:"Members of its card that take precedence: name, description, version, documentationUrl, iconUrl, provider, skills."`
 }
 
 // RiskClassification is an agent's class under the EU AI Act.

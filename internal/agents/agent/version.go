@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 )
@@ -20,6 +22,17 @@ var versions = resource.Versions[Agent]{
 // where the version is too old to be kept.
 func (a *Agents) GetVersion(ctx context.Context, tenant, id string, number int64) (resource.Version, error) {
 	return a.store.GetVersion(ctx, tenant, id, number)
+}
+
+// Patch changes a configuration as a merge patch of its agent would; nothing is stored.
+// Errors: fault.Malformed; fault.Invalid for one that no agent may have.
+func (a *Agents) Patch(config *Config, patch jsontext.Value) error {
+	g := &Agent{Config: *config}
+	if err := a.store.Patch(g, patch); err != nil {
+		return err
+	}
+	*config = g.Config
+	return nil
 }
 
 // rememberProviders notes which provider serves a model that is newly named.
@@ -48,7 +61,7 @@ func (o Options) providerOf(m, was *ModelConfig, remembered string) string {
 // setStatusTime notes when the status changed. An active agent has no reason
 // for its status.
 func (a *Agents) setStatusTime(e *resource.Edit[Agent]) error {
-	if e.Action == resource.Created || e.Action == resource.Updated {
+	if e.Old == nil || e.Old.Status == e.New.Status {
 		return nil
 	}
 	now := a.deps.Clock.Now()
@@ -64,6 +77,9 @@ func (a *Agents) after(e *resource.Edit[Agent]) error {
 	if e.Old != nil {
 		tenant, id := e.Old.TenantID, e.Old.ID
 		e.Tx.AfterCommit(func() { a.recent.Forget(tenant, id) })
+	}
+	if err := a.publish(e); err != nil {
+		return err
 	}
 	return a.assignWorkspace(e)
 }

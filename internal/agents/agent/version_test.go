@@ -258,7 +258,9 @@ func TestDefaultModel(t *testing.T) {
 	s := memstore.New()
 	deps, _ := resourcetest.Deps(s, s)
 	o := options
-	o.DefaultModel = agent.ModelConfig{Provider: "openai_compat", ModelRef: "default/big", EndpointURL: "https://models.example.com/v1"}
+	o.DefaultModel = func() agent.ModelConfig {
+		return agent.ModelConfig{Provider: "openai_compat", ModelRef: "default/big", EndpointURL: "https://models.example.com/v1"}
+	}
 	agents := agent.New(deps, o)
 	b := bench{resourcetest.NewClient(agents.Routes()), agents, deps}
 	id := b.create(t, `{"name":"x"}`)
@@ -294,7 +296,7 @@ func TestRoutes(t *testing.T) {
 	slices.Sort(ids)
 	want := []string{
 		"activateAgent", "createAgent", "createAgentVersion", "deleteAgent", "getAgent", "getAgentVersionDiff", "listAgentVersions",
-		"listAgents", "patchAgent", "rollbackAgent", "suspendAgent", "updateAgent",
+		"listAgents", "patchAgent", "rollbackAgent", "suspendAgent", "terminateAgent", "updateAgent",
 	}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Error(diff)

@@ -192,7 +192,7 @@ func matches(rule, text string) bool {
 func (t *Toolsets) remoteTool(agent string, src *source, remote RemoteTool, name string) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: remote.Description, Parameters: remote.Schema,
-		ReadOnly: remote.ReadOnly, Idempotent: remote.Idempotent || src.HonoursKeys, Timeout: callTimeout,
+		ReadOnly: remote.ReadOnly, Idempotent: remote.Idempotent || src.HonoursKeys, Timeout: callTimeout, Source: "mcp:" + src.Name,
 		Run: func(ctx context.Context, call tool.Call) (tool.Result, error) {
 			return t.withTarget(ctx, agent, src, func(target *Target) (tool.Result, error) {
 				return t.remote.Call(ctx, target, remote.Name, jsontext.Value(call.Arguments), CallKey{call.StepID, call.RunID})
@@ -207,7 +207,7 @@ var uriSchema = jsontext.Value(`{"type":"object","properties":{"uri":{"type":"st
 // resourceTool returns a tool that reads the resources which allowed_resources lists.
 func (t *Toolsets) resourceTool(agent string, src *source, rules []string, name string) tool.Tool {
 	return tool.Tool{
-		Name: name, Parameters: uriSchema, ReadOnly: true, Timeout: callTimeout,
+		Name: name, Parameters: uriSchema, ReadOnly: true, Timeout: callTimeout, Source: "mcp:" + src.Name,
 		Description: fmt.Sprintf("Reads a resource of the MCP server %s by its URI. Allowed: %s.", src.Name, strings.Join(rules, ", ")),
 		Run: func(ctx context.Context, call tool.Call) (tool.Result, error) {
 			var args struct {
@@ -231,7 +231,7 @@ var noArguments = jsontext.Value(`{"type":"object","properties":{},"additionalPr
 // has. It stays among them, because the call that waited is repeated.
 func (t *Toolsets) connectTool(agent string, src *source, n *namer) tool.Tool {
 	return tool.Tool{
-		Name: n.name(src.slug, src.slug+"_connect"), Parameters: noArguments, ReadOnly: true, Timeout: callTimeout,
+		Name: n.name(src.slug, src.slug+"_connect"), Parameters: noArguments, ReadOnly: true, Timeout: callTimeout, Source: "mcp:" + src.Name,
 		Description: fmt.Sprintf("Connects to the MCP server %s. Call it before anything that needs this server, "+
 			"unless its other tools are already available; a person may be asked to authorize it.", src.Name),
 		Run: func(ctx context.Context, _ tool.Call) (tool.Result, error) {

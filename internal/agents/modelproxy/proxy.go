@@ -42,9 +42,9 @@ type Proxy struct {
 	Plans  quota.Proxy
 	// CheckAgent returns fault.NotFound if a tenant has no such agent.
 	CheckAgent func(ctx context.Context, tenant, id string) error
-	// Fallback is the model, as <provider>/<model>, that is called if the requested
-	// one does not answer; "": none.
-	Fallback string
+	// Fallback returns the model, as <provider>/<model>, that is called if the requested
+	// one does not answer; "", or a nil Fallback: none.
+	Fallback func() string
 }
 
 // CallParams selects the model and who is charged.
@@ -52,6 +52,8 @@ type CallParams struct {
 	Model   string // <provider>/<model>, or a model name of the default provider; required
 	Source  string // one of quota.ProxySources
 	AgentID string // the agent that is charged; "": none
+	// NoFallback has no other model asked where this one does not answer.
+	NoFallback bool
 }
 
 // Attribution are the parameters of a request that select who is charged.
@@ -164,10 +166,14 @@ func (c *Call) Used(u model.Usage) {
 // fallback returns the model to call next, nil if there is none. It is not called
 // with a request that the first model refused for its content.
 func (c *Call) fallback(ctx context.Context) *model.Fallback {
-	if c.proxy.Fallback == "" {
+	if c.proxy.Fallback == nil || c.params.NoFallback {
 		return nil
 	}
-	other, err := c.proxy.Models.Resolve(ctx, c.caller.TenantID, model.Spec{ModelRef: c.proxy.Fallback})
+	ref := c.proxy.Fallback()
+	if ref == "" {
+		return nil
+	}
+	other, err := c.proxy.Models.Resolve(ctx, c.caller.TenantID, model.Spec{ModelRef: ref})
 	if err != nil || other.Provider == c.target.Provider && other.Model == c.target.Model {
 		return nil
 	}

@@ -38,7 +38,7 @@ var price = &model.Price{Rates: model.Rates{Input: 1, Output: 2}}
 
 func newStage(fallback string, answers map[string]said) *stage {
 	s := &stage{answers: answers}
-	s.gateway = Proxy{Models: s, Client: s, Plans: s, Fallback: fallback, CheckAgent: s.check}
+	s.gateway = Proxy{Models: s, Client: s, Plans: s, Fallback: func() string { return fallback }, CheckAgent: s.check}
 	return s
 }
 

@@ -42,9 +42,6 @@ type Deps struct {
 	Lister      model.Lister
 	Health      HealthSource // nil: health is unknown
 	Voice       Voice
-	// Fallback is the model that is called if the requested one does not answer;
-	// "": none.
-	Fallback string
 	// Elapsed returns how long the process has run, by a monotonic clock [the
 	// system's].
 	Elapsed func() time.Duration
@@ -190,7 +187,7 @@ type PlatformDefaults struct {
 func (s *Service) defaults(context.Context, authz.Caller, *struct{}) (PlatformDefaults, error) {
 	out := PlatformDefaults{}
 	out.DefaultProvider, out.DefaultModel = s.split(s.defaultRef())
-	out.FallbackProvider, out.FallbackModel = s.split(s.Fallback)
+	out.FallbackProvider, out.FallbackModel = s.split(s.Resolver.Catalogue.Fallback())
 	for _, p := range s.Resolver.Catalogue.Providers() {
 		if p.Public != "" && out.DefaultProvider != nil && p.Name == *out.DefaultProvider {
 			out.DefaultEndpoint = &p.Public

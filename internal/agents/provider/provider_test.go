@@ -316,7 +316,18 @@ func TestDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, tt.file, tt.model, func(d *provider.Deps) { d.Fallback = tt.fallback })
+			r := newRig(t, tt.file, tt.model, func(d *provider.Deps) {
+				var parsed []model.Provider
+				if tt.file != "" {
+					var err error
+					if parsed, err = model.ParseProviders([]byte(tt.file)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := d.Resolver.Catalogue.Replace(model.Offering{Providers: parsed, Default: tt.model, Fallback: tt.fallback}); err != nil {
+					t.Fatal(err)
+				}
+			})
 			if diff := cmp.Diff(tt.want, r.must("", "getPlatformLlmDefaults", "")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

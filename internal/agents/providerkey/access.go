@@ -14,6 +14,15 @@ type Access struct {
 
 	APIVersion string    `json:"api_version,omitzero" doc:"Of the wire azure_openai; absent: its current version."`
 	Entra      *entraApp `json:"entra,omitzero" doc:"Of the wire azure_openai: the application whose client secret api_key is."`
+
+	Region string   `json:"region,omitzero" maxLength:"64" doc:"Of the wire bedrock; absent: that of the address."`
+	AWS    *awsKeys `json:"aws,omitzero" doc:"Of the wire bedrock: the AWS identity whose secret access key api_key is. Absent: api_key is a key of Bedrock's own."`
+}
+
+type awsKeys struct {
+	_ struct{} `json:"-" name:"LlmCredentialAWS"`
+
+	AccessKeyID string `json:"access_key_id" required:"true" maxLength:"64" doc:"Id of a long-term access key, as in AKIA…"`
 }
 
 type entraApp struct {
@@ -25,7 +34,11 @@ type entraApp struct {
 
 // with returns the access with a key, and the key where it stands alone.
 func (a *Access) with(key secret.String) (model.Access, secret.String) {
-	out := model.Access{APIVersion: a.APIVersion}
+	out := model.Access{APIVersion: a.APIVersion, Region: a.Region}
+	if a.AWS != nil {
+		out.AWS = &model.AWS{AccessKeyID: a.AWS.AccessKeyID, SecretAccessKey: key}
+		return out, secret.String{}
+	}
 	if a.Entra == nil {
 		return out, key
 	}

@@ -552,8 +552,18 @@ func TestWireOfAKey(t *testing.T) {
 		if got := resolve("mine/m"); got.Wire != model.WireAnthropic || got.APIKey.Reveal() != "sk-0123456789" {
 			t.Errorf("the target is %+v", got)
 		}
+		bedrock := `"endpoint_url": "https://bedrock-runtime.eu-west-1.amazonaws.com", "access": {"region": "eu-west-3", "aws": {"access_key_id": "AKIA1"}}`
+		if out := r.put("aws", `{`+key1+`, `+bedrock+`}`); out.Wire != "bedrock" {
+			t.Errorf("the address has the wire %q", out.Wire)
+		}
+		if to := resolve("aws/eu.anthropic.claude"); to.Wire != model.WireBedrock || !to.APIKey.Empty() || to.Access.Region != "eu-west-3" ||
+			to.Access.AWS == nil || to.Access.AWS.AccessKeyID != "AKIA1" || to.Access.AWS.SecretAccessKey.Reveal() != "sk-0123456789" {
+			t.Errorf("the target is %+v", to)
+		}
 		for body, field := range map[string]string{
-			`"wire": "smoke"`: "wire",
+			`"wire": "smoke"`:                                          "wire",
+			`"wire": "bedrock", "access": {"aws": {}}`:                 "access",
+			`"wire": "anthropic", "access": {"region": "eu-west-1"}`:   "access",
 			`"wire": "anthropic", "access": {"api_version": "1"}`:      "access",
 			`"wire": "azure_openai", "access": {"entra": {}}`:          "access",
 			`"wire": "azure_openai", "access": {"api_version": "a/b"}`: "access",

@@ -114,7 +114,7 @@ type putIn struct {
 		Shared      *bool  `json:"shared,omitzero" nullable:"true" doc:"Use the key for every model of the provider (default), not only for agents that name it in api_key_ref. Absent: unchanged."`
 		EndpointURL string `json:"endpoint_url,omitzero" doc:"Endpoint of the company's own provider, as in https://host/v1. Absent: unchanged."`
 
-		Wire   *string `json:"wire,omitzero" enum:"openai_chat,anthropic,gemini,azure_openai" doc:"Protocol of the company's own endpoint. Absent: unchanged; at first that of the address, else openai_chat."`
+		Wire   *string `json:"wire,omitzero" enum:"openai_chat,openai_responses,anthropic,gemini,bedrock,azure_openai" doc:"Protocol of the company's own endpoint. Absent: unchanged; at first that of the address, else openai_chat."`
 		Access *Access `json:"access,omitzero" doc:"What the provider's wire needs beside the key. Absent: unchanged."`
 
 		MaxConcurrency  *int `json:"max_concurrency,omitzero" doc:"How many calls the provider takes at a time with this key, 0 to 100000; what is over waits. 0: no limit. Absent: unchanged."`

@@ -12,17 +12,18 @@ var volatile = []string{"due_at", "last_used_at"}
 
 // untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
-	"goose_db_version": "which migrations ran",
-	"signin_addresses": "by the email of a person, who may be of several companies or none yet",
-	"signin_attempts":  "by the email of a person, who may be of several companies or none yet",
-	"nodes":            "the processes that run, and where",
-	"audit_push":       "of the deployment: whether entries are pushed",
-	"kept_secrets":     "of the deployment",
-	"secret_keys":      "of the deployment: ids of its secret keys",
-	"secret_servers":   "of the deployment: which servers run",
-	"tenant_purges":    "of companies that are gone or going",
-	"signin_links":     "the same: how a person signs in elsewhere",
-	"signin_tickets":   "the same: hashes of what was given out, sealed, for minutes",
+	"goose_db_version":  "which migrations ran",
+	"signin_addresses":  "by the email of a person, who may be of several companies or none yet",
+	"signin_attempts":   "by the email of a person, who may be of several companies or none yet",
+	"nodes":             "the processes that run, and where",
+	"audit_push":        "of the deployment: whether entries are pushed",
+	"kept_secrets":      "of the deployment",
+	"secret_keys":       "of the deployment: ids of its secret keys",
+	"secret_servers":    "of the deployment: which servers run",
+	"operator_settings": "of the deployment: what its operator set",
+	"tenant_purges":     "of companies that are gone or going",
+	"signin_links":      "the same: how a person signs in elsewhere",
+	"signin_tickets":    "the same: hashes of what was given out, sealed, for minutes",
 }
 
 // CompanyTables lists the tables that have rows of companies. Every table has a
@@ -90,6 +91,7 @@ func (a *Admin) SharedTables() []string {
 		"tenant_purges",                                 // ends with a last look
 		"nodes",                                         // the processes that run
 		"audit_push",                                    // whether entries are pushed
+		"operator_settings",                             // of the deployment
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.

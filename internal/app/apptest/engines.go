@@ -2,6 +2,7 @@ package apptest
 
 import (
 	"testing"
+	"time"
 
 	"agentd/internal/base/config"
 	"agentd/internal/kernel/model/modeltest"
@@ -24,11 +25,14 @@ func EachEngine(t *testing.T, test func(t *testing.T, n *Server), adjust ...func
 	for _, engine := range Engines() {
 		t.Run(string(engine), func(t *testing.T) {
 			t.Parallel()
-			all := append([]func(*config.Config){OnEngine(t, engine), Embedding, WebSearch(t), CorpProvider(t)}, adjust...)
+			all := append([]func(*config.Config){OnEngine(t, engine), Embedding, WebSearch(t), CorpProvider(t), patient}, adjust...)
 			test(t, Start(t, modeltest.New(t, HangingModel), all...))
 		})
 	}
 }
+
+// patient keeps runs whose model says nothing from trying again during a test.
+func patient(c *config.Config) { c.Models.StartTimeout = time.Hour }
 
 // OnEngine configures a database of the test's own.
 func OnEngine(tb testing.TB, engine sqldbtest.Engine) func(*config.Config) {

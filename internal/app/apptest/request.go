@@ -26,10 +26,14 @@ type Reply struct {
 	JSON Object
 }
 
-// Value is the answer's JSON, where it may be null.
+// Value is the answer's JSON, where it may be null or an array.
 func (r Reply) Value() any {
 	if string(r.Body) == "null" {
 		return nil
+	}
+	var list []any
+	if len(r.Body) > 0 && r.Body[0] == '[' && json.Unmarshal(r.Body, &list) == nil {
+		return list
 	}
 	return r.JSON
 }

@@ -139,6 +139,8 @@ type Models struct {
 	MaxConcurrency  int `env:"AGENTD_MODEL_MAX_CONCURRENCY" name:"model-max-concurrency" placeholder:"N" help:"How many calls that endpoint takes at a time with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have max_concurrency."`
 	TokensPerMinute int `env:"AGENTD_MODEL_TOKENS_PER_MINUTE" name:"model-tokens-per-minute" placeholder:"N" help:"How many tokens a minute that endpoint takes with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have tokens_per_minute."`
 
+	StartTimeout time.Duration `env:"AGENTD_MODEL_START_TIMEOUT" name:"model-start-timeout" default:"2m" placeholder:"DURATION" help:"How long a model may take until its streamed answer begins; then the call is tried again. Raise it for models that are loaded when they are called."`
+
 	MessagesModel string `env:"AGENTD_MESSAGES_MODEL" name:"messages-model" placeholder:"NAME" help:"Model that answers POST /v1/messages where a model is named whose name begins with claude-: a name that the default provider knows, or PROVIDER/NAME. Empty: that of AGENTD_MODEL."`
 	Fallback      string `env:"AGENTD_FALLBACK_MODEL" name:"fallback-model" placeholder:"PROVIDER/NAME" help:"Model that the model proxy asks where the one that was named does not answer. Agents name a fallback of their own. Empty: none."`
 
@@ -152,6 +154,11 @@ type Models struct {
 
 	Prices    string `env:"AGENTD_MODEL_PRICES" name:"model-prices" placeholder:"FILE" help:"JSON file with prices and limits of public providers' models, in place of the list that agentd comes with."`
 	Providers string `env:"AGENTD_PROVIDERS" placeholder:"FILE" help:"JSON file with further model providers, their models, and what is known of these: context windows, prices, capabilities."`
+
+	AWSAccessKeyID     string        `env:"AWS_ACCESS_KEY_ID" name:"aws-access-key-id" placeholder:"ID" help:"Access key with which providers of Amazon Bedrock in AGENTD_PROVIDERS are called that have no key there."`
+	AWSSecretAccessKey secret.String `env:"AWS_SECRET_ACCESS_KEY" name:"aws-secret-access-key" placeholder:"KEY" help:"Secret of AWS_ACCESS_KEY_ID."`
+	AWSSessionToken    secret.String `env:"AWS_SESSION_TOKEN" name:"aws-session-token" placeholder:"TOKEN" help:"Session token of AWS_ACCESS_KEY_ID, if it is temporary."`
+	AWSBearerToken     secret.String `env:"AWS_BEARER_TOKEN_BEDROCK" name:"aws-bearer-token-bedrock" placeholder:"KEY" help:"Bedrock's own API key for those providers, in place of AWS_ACCESS_KEY_ID."`
 }
 
 // Tenancy is what tenants may have. The admin commands read it too.

@@ -99,6 +99,7 @@ func TestValidate(t *testing.T) {
 		{"a proxy with a zone", []string{"--trusted-proxies=fe80::1%eth0"}, "AGENTD_TRUSTED_PROXIES"},
 		{"any number of streams", []string{"--streams-per-tenant=0"}, ""},
 		{"less than no streams", []string{"--streams-per-tenant=-1"}, "AGENTD_STREAMS_PER_TENANT must be 0 or more"},
+		{"a model that may take a day", []string{"--model-start-timeout=24h"}, "AGENTD_MODEL_START_TIMEOUT must be from 0s, for the default, to 1h0m0s"},
 		{"any port", []string{"--listen=[::1]:0"}, ""},
 		{"no port", []string{"--listen=localhost"}, `AGENTD_LISTEN "localhost" is no address`},
 		{"port out of range", []string{"--listen=:70000"}, `AGENTD_LISTEN "70000" is no port`},

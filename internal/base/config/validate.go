@@ -14,6 +14,9 @@ import (
 	"unicode"
 )
 
+// maxModelStart bounds AGENTD_MODEL_START_TIMEOUT: an answer takes an hour at most.
+const maxModelStart = time.Hour
+
 // maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.
 const maxDrain = time.Hour
 
@@ -38,6 +41,12 @@ func (c *Config) Validate() error {
 	v.check("AGENTD_STREAMS_PER_TENANT", true, func() error {
 		if c.Server.StreamsPerTenant < 0 {
 			return errors.New("must be 0 or more")
+		}
+		return nil
+	})
+	v.check("AGENTD_MODEL_START_TIMEOUT", true, func() error {
+		if c.Models.StartTimeout < 0 || c.Models.StartTimeout > maxModelStart {
+			return fmt.Errorf("must be from 0s, for the default, to %v", maxModelStart)
 		}
 		return nil
 	})

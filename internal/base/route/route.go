@@ -92,6 +92,9 @@ type Row struct {
 
 	Limits []Limit // beyond those that the operator sets for every operation; a request needs room in each
 
+	// Hidden rows are served and not published: another path of a published row.
+	Hidden bool
+
 	Deprecated string // X-API-Deprecation-Info, where the route is deprecated
 	Successor  string // Link rel=successor-version
 }
@@ -138,12 +141,23 @@ func Stream[In any](row Row, open func(context.Context, authz.Caller, *In) (iter
 	}
 }
 
+// Instead is an error of [Route.Open]: there is nothing to follow. The answer is the
+// row's status with Value as JSON, which the row's AnswerOf describes.
+type Instead struct{ Value any }
+
+// Error implements error.
+func (Instead) Error() string { return "route: there is nothing to follow" }
+
 // Reply is an answer that differs from "the row's status and a JSON body".
 type Reply struct {
 	Status int    // 0: the row's
 	ETag   string // without quotes; empty: none
 	JSON   []byte // rendered already; nil: no body
 	Media  string // what the body is, where it is not JSON: text/markdown
+
+	// Pieces is the body in place of JSON, sent as it comes. An error before the first
+	// piece is a refusal; a later one cuts the answer off.
+	Pieces iter.Seq2[[]byte, error]
 
 	Location string  // where a redirect leads
 	Cookie   *Cookie // to be set in the browser

@@ -59,9 +59,10 @@ type answerKey struct{}
 
 // WithAnswer returns a context for a request's only transaction, at whose end
 // the hook receives the answer; see [Answer]. answer is called at that time, so
-// that it may use what the transaction computed.
+// that it may use what the transaction computed. The answer that was set first
+// stays: it is that of the request, and a later one that of a part of it.
 func WithAnswer(ctx context.Context, answer func() any) context.Context {
-	if hookOf(ctx) == nil {
+	if hookOf(ctx) == nil || ctx.Value(answerKey{}) != nil {
 		return ctx
 	}
 	return context.WithValue(ctx, answerKey{}, answer)

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/content/retrieval"
 	"agentd/internal/content/textindex"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
 
@@ -183,8 +184,8 @@ func (s *Service) Tools() []tool.Tool {
 		Parameters: jsontext.Value(`{"type":"object","properties":{"query":{"type":"string","minLength":1,"maxLength":8000},` +
 			`"limit":{"type":"integer","minimum":1,"maximum":20,"description":"5 if it is left out"}},` +
 			`"required":["query"],"additionalProperties":false}`),
-		ReadOnly: true,
-		Run:      s.look,
+		ReadOnly: true, Source: model.SourceFile,
+		Run: s.look,
 	}}
 }
 

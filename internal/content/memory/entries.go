@@ -31,6 +31,7 @@ type Draft struct {
 	EntityName  string
 	EntityType  string
 	SourceRunID string
+	Sources     []string // untrusted ones that the run had read
 	RunOutcome  string
 	Origin      string    // see Stored
 	Vector      []float32 // of the current embedding model; nil: embedded later
@@ -92,7 +93,7 @@ func (d *Draft) entry(tenant, agent string, now time.Time) Stored {
 	s := Stored{Entry: Entry{
 		EntryID: ident.New(), AgentID: agent, TenantID: tenant, Type: cmp.Or(d.Type, Note), Content: doctext.Clean(d.Content),
 		Tags: slices.Concat([]string{}, d.Tags), RelevanceScore: boost,
-		SourceRunID: d.SourceRunID, Metadata: d.Metadata, RunOutcome: d.RunOutcome,
+		SourceRunID: d.SourceRunID, Sources: d.Sources, Metadata: d.Metadata, RunOutcome: d.RunOutcome,
 		EntityName: doctext.Clean(d.EntityName), EntityType: doctext.Clean(d.EntityType), CreatedAt: now, at: now,
 	}, Origin: d.Origin}
 	s.derive()

@@ -68,7 +68,7 @@ func (w *settingsCache) find(tenant, agentID string, now time.Time) (extract, ok
 // OnRunState is the run.Watcher that schedules the extraction of completed runs,
 // if their agent has it enabled.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
-	if r.Status != run.Completed {
+	if r.Status != run.Completed || r.Options.Sandbox != nil {
 		return nil
 	}
 	extract, ok := s.settings.find(r.TenantID, r.AgentID, s.Clock.Now())
@@ -238,6 +238,10 @@ func parseFacts(answer string) ([]fact, error) {
 // Those that it knows in the same words are skipped when they are stored.
 func (s *Service) newFacts(ctx context.Context, r *run.Record, set settings, facts []fact) ([]Draft, error) {
 	var drafts []Draft
+	var out run.Output
+	if err := json.Unmarshal(r.Output, &out); err != nil {
+		return nil, err
+	}
 	for _, f := range facts {
 		if f.Type == "" {
 			f.Type = Semantic
@@ -246,6 +250,7 @@ func (s *Service) newFacts(ctx context.Context, r *run.Record, set settings, fac
 		d := Draft{
 			Type: f.Type, Content: text.Truncate(f.Content, maxFact), Tags: f.Tags, EntityName: f.EntityName, EntityType: f.EntityType,
 			SourceRunID: r.RunID, RunOutcome: string(r.Status), Origin: "run/" + r.RunID + "/" + hash(f.Content),
+			Sources: out.Sources,
 		}
 		d.Tags = slices.DeleteFunc(d.Tags, func(tag string) bool { return checkTags("", []string{tag}) != nil })
 		d.Tags = d.Tags[:min(len(d.Tags), maxTags)]

@@ -132,6 +132,9 @@ func TestExtractionOnlyWhereItIsWanted(t *testing.T) {
 		failed := runtest.Sample(r.who.TenantID, a)
 		failed.Status = run.Failed
 		r.write(func(tx txn.Tx) error { return r.OnRunState(tx, failed) })
+		test := runtest.Sample(r.who.TenantID, a) // of a changed agent
+		test.Status, test.Options.Sandbox = run.Completed, &run.Sandbox{}
+		r.write(func(tx txn.Tx) error { return r.OnRunState(tx, test) })
 		gone := runtest.Sample(r.who.TenantID, "no-such-agent")
 		gone.Status = run.Completed
 		r.write(func(tx txn.Tx) error { return r.OnRunState(tx, gone) })

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/text"
 	"agentd/internal/content/textindex"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 )
 
 // Limits of the recalled text, in characters.
@@ -68,6 +69,7 @@ func (s *Service) Recall(ctx context.Context, q run.MemoryQuery) (run.Recalled, 
 				break
 			}
 			lines = append(lines, line)
+			found.Sources = model.JoinSources(found.Sources, e.Sources)
 			found.Entries = append(found.Entries, run.RecalledEntry{EntryID: e.EntryID, Type: e.Type, Score: *e.Score})
 		}
 	}

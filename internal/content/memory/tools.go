@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
 
@@ -50,7 +51,7 @@ func (s *Service) save(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
-	d := Draft{Type: args.Type, Content: args.Content, Tags: args.Tags, SourceRunID: call.RunID}
+	d := Draft{Type: args.Type, Content: args.Content, Tags: args.Tags, SourceRunID: call.RunID, Sources: call.Sources}
 	sum := sha256.Sum256([]byte(marshal([]string{call.ID, call.Arguments})))
 	d.Origin = "call/" + call.RunID + "/" + hex.EncodeToString(sum[:16])
 	if wrong := d.check(""); wrong != nil {
@@ -100,10 +101,12 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 		return tool.Result{}, err
 	}
 	out := make([]lookedUp, len(entries))
+	var sources []string
 	for i, e := range entries {
+		sources = model.JoinSources(sources, e.Sources)
 		out[i] = lookedUp{e.EntryID, e.Type, e.CreatedAt.Format("2006-01-02"), text.Truncate(e.Content, maxRecalledEntry), e.Tags}
 	}
 	return tool.Result{Output: marshal(struct {
 		Memories []lookedUp `json:"memories"`
-	}{out})}, nil
+	}{out}), Sources: sources}, nil
 }

@@ -56,7 +56,7 @@ func newRig(t testing.TB, db *sqldb.DB) *rig {
 	r.changes = resource.NewSubscribers(r.queue, db, r.clock)
 	r.agents = agent.New(resource.Deps{
 		Backend: resourcesql.New(db), Writer: db, Outbox: r.changes, Cursors: page.NewCursors(make([]byte, 32)), Clock: r.clock,
-	}, agent.Options{DefaultModel: agent.Echo})
+	}, agent.Options{})
 	r.Service = r.node()
 	r.changes.Subscribe("search-follows-agents", "agent", nil, r.AgentChanged)
 	return r

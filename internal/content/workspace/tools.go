@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/media"
 	"agentd/internal/kernel/blob"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
 
@@ -52,8 +53,8 @@ func (s *Service) Tools() []tool.Tool {
 				"A long file is returned in pieces; the result then says how to read on.",
 			Parameters: object(fileArgument+`,`+
 				`"offset":{"type":["integer","null"],"minimum":0,"description":"Byte to start from; 0 if left out"},`+sharedArgument, `"path"`),
-			ReadOnly: true,
-			Run:      f.readTool,
+			ReadOnly: true, Source: model.SourceFile,
+			Run: f.readTool,
 		},
 		{
 			Name:        "write_file",
@@ -68,8 +69,8 @@ func (s *Service) Tools() []tool.Tool {
 			Description: "Lists the files and folders of your workspace.",
 			Parameters: object(`"path":{"type":["string","null"],"maxLength":2000,"description":"Folder to list; everything if left out"},`+
 				sharedArgument, ``),
-			ReadOnly: true,
-			Run:      f.listTool,
+			ReadOnly: true, Source: model.SourceFile,
+			Run: f.listTool,
 		},
 	}
 }

@@ -417,6 +417,9 @@ func TestRunsThatWaitOrFail(t *testing.T) {
 		rec.Status, rec.PendingInput, rec.EventSeq = run.Paused, nil, 101 // paused by a person: no notification
 		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
 
+		rec.Status, rec.EventSeq, rec.Options.Sandbox = run.Failed, 102, &run.Sandbox{} // a test of a changed agent: no notification
+		r.fatal(r.Writer.Write(t.Context(), func(tx txn.Tx) error { return r.OnRunState(tx, rec) }))
+
 		contains := map[string]string{notification.RunFailed: why, notification.RunAwaitingInput: "Which?", notification.RunAuthRequired: "the calendar"}
 		all, err := r.Store.List(t.Context(), r.who.TenantID, r.who.UserID, notification.Filter{}, 100)
 		r.fatal(err)

@@ -45,7 +45,7 @@ func noticeOf(r *run.Record) (t runNotice, about string, ok bool) {
 // for a person.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	t, about, ok := noticeOf(r)
-	if !ok {
+	if !ok || r.Options.Sandbox != nil {
 		return nil
 	}
 	data, err := json.Marshal(struct {

@@ -89,7 +89,7 @@ const maxPart = 64 << 10
 // OnRunState is a run.Watcher: it emits the events of runs that end.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	name, ended := runEvents[r.Status]
-	if !ended {
+	if !ended || r.Options.Sandbox != nil {
 		return nil
 	}
 	return s.Emit(tx, Event{TenantID: r.TenantID, Type: name, At: s.Clock.Now(), Data: func() (jsontext.Value, error) {
@@ -106,6 +106,9 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 
 // Violated emits the event of a guardrail that a run violated.
 func (s *Service) Violated(tx txn.Tx, r *run.Record, v policy.Violation) error {
+	if r.Options.Sandbox != nil {
+		return nil
+	}
 	return s.Emit(tx, Event{TenantID: r.TenantID, Type: "guardrail.violated", At: s.Clock.Now(), Data: func() (jsontext.Value, error) {
 		return json.Marshal(GuardrailData{RunID: r.RunID, Violation: v}, encoding)
 	}})

@@ -77,6 +77,9 @@ func TestRunEvents(t *testing.T) {
 		h.write(func(tx txn.Tx) error {
 			return h.Violated(tx, &rec, policy.Violation{GuardrailID: "g", Name: "manners", Stage: policy.Input, Action: policy.Block})
 		})
+		rec.Options.Sandbox = &run.Sandbox{} // nothing outside follows a test of a changed agent
+		rec.Status = run.Completed
+		h.write(func(tx txn.Tx) error { return h.OnRunState(tx, &rec) })
 		h.work()
 		for _, a := range h.requests() {
 			var body struct {

@@ -15,6 +15,7 @@ type Request struct {
 	DeliveryID string // of the attempt
 	EventID    string
 	EventType  string
+	Header     map[string]string // further headers; nil: none
 	Body       []byte
 }
 

@@ -23,10 +23,10 @@ import (
 // Source is the metadata.source of the runs of POST /v1/messages.
 const Source = "messages"
 
-// namesAgent reports whether a model name is that of an agent: an agent's id, or any
-// name with the prefix agent/. Names of models are neither.
+// namesAgent reports whether a model name is that of an agent or a team: an agent's id,
+// or any name with the prefix agent/ or team/. Names of models are neither.
 func namesAgent(name string) bool {
-	return strings.HasPrefix(name, runstream.AgentPrefix) || ident.Valid(name)
+	return strings.HasPrefix(name, runstream.AgentPrefix) || strings.HasPrefix(name, runstream.TeamPrefix) || ident.Valid(name)
 }
 
 // run answers with a run of the agent that the request names as its model.

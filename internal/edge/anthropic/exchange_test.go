@@ -89,7 +89,7 @@ func stageWith(t testing.TB, sim *modeltest.Server, adjust ...func(*stage)) *sta
 				return nil
 			},
 		},
-		Reserved: "default/big",
+		Reserved: func() string { return "default/big" },
 	}
 	for _, f := range adjust {
 		f(s)

@@ -20,8 +20,8 @@ type Messages struct {
 	Proxy *modelproxy.Proxy
 	// Runner runs the agents that requests name in place of a model.
 	Runner *runstream.Runner
-	// Reserved is the model that serves names with reservedPrefix.
-	Reserved string
+	// Reserved returns the model that serves names with reservedPrefix.
+	Reserved func() string
 	// StatusWait is how long a streamed answer waits for the model's first piece
 	// before it sends its status; 0: 5 s.
 	StatusWait time.Duration
@@ -42,7 +42,7 @@ const (
 // modelName returns the model that serves a name.
 func (m *Messages) modelName(name string) string {
 	if strings.HasPrefix(name, reservedPrefix) {
-		return m.Reserved
+		return m.Reserved()
 	}
 	return name
 }

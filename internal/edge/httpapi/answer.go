@@ -168,6 +168,7 @@ var contentTypes = map[string][]string{
 	"application/problem+json": {"application/problem+json"},
 	"text/markdown":            {"text/markdown; charset=utf-8"},
 	"text/html":                {"text/html; charset=utf-8"},
+	linesMedia:                 {linesMedia},
 }
 
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {

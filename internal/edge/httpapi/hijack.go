@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -42,6 +43,9 @@ func (s *Server) serveStream(x *exchange, r *http.Request, in *binder, open open
 	if err != nil {
 		stop()
 		st.Close()
+		if instead, ok := errors.AsType[route.Instead](err); ok {
+			return JSON(x, http.StatusOK, instead.Value)
+		}
 		return err
 	}
 	if r.Method == http.MethodHead {

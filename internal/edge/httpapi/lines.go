@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"iter"
 	"net/http"
 	"reflect"
 
@@ -9,17 +10,27 @@ import (
 
 const linesMedia = "application/x-ndjson"
 
-var (
-	linesType        = reflect.TypeFor[route.Lines]()
-	linesContentType = []string{linesMedia}
-)
+var linesType = reflect.TypeFor[route.Lines]()
 
-// serveLines answers with lines as they come. The answer is cut off where they
-// fail, so that the client does not take a part for the whole.
+// serveLines answers with lines as they come.
 func (x *exchange) serveLines(r *http.Request, lines route.Lines) error {
+	return x.servePieces(r, linesMedia, func(yield func([]byte, error) bool) {
+		for line, err := range lines {
+			if !yield(line, err) || err == nil && !yield(lineEnd, nil) {
+				return
+			}
+		}
+	})
+}
+
+var lineEnd = []byte("\n")
+
+// servePieces answers with a body that comes in pieces. The answer is cut off where
+// they fail, so that the client does not take a part for the whole.
+func (x *exchange) servePieces(r *http.Request, media string, pieces iter.Seq2[[]byte, error]) error {
 	begin := func() {
 		h := x.Header()
-		h["Content-Type"] = linesContentType
+		h["Content-Type"] = contentTypes[media]
 		h["Cache-Control"] = noStore
 		h["X-Accel-Buffering"] = notBuffered
 		x.WriteHeader(http.StatusOK)
@@ -29,12 +40,11 @@ func (x *exchange) serveLines(r *http.Request, lines route.Lines) error {
 		return nil
 	}
 	var buf []byte
-	for line, err := range lines {
+	for piece, err := range pieces {
 		if err != nil {
 			return err
 		}
-		buf = append(append(buf, line...), '\n')
-		if len(buf) < copySize {
+		if buf = append(buf, piece...); len(buf) < copySize {
 			continue
 		}
 		if x.status == 0 {

@@ -32,7 +32,9 @@ const (
 func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 	d := newDocument()
 	for _, r := range routes {
-		d.add(published{Row: r.Row, in: r.In, out: r.Out, stream: r.Open != nil, queryToken: r.Out == contentType})
+		if !r.Hidden {
+			d.add(published{Row: r.Row, in: r.In, out: r.Out, stream: r.Open != nil, queryToken: r.Out == contentType})
+		}
 	}
 	for _, r := range append(slices.Clone(raw), edgeRoutes(nil)...) {
 		if r.ID != "" {

@@ -34,6 +34,9 @@ func (d *document) answers(op *huma.Operation, p published) {
 			answer.Content = map[string]*huma.MediaType{p.media: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 		case p.stream:
 			answer.Content = map[string]*huma.MediaType{eventStream[0]: {Schema: d.events(p.Events)}}
+			if t != nil { // see route.Instead
+				answer.Content["application/json"] = &huma.MediaType{Schema: d.registry.Schema(t, true, p.ID+"Answer")}
+			}
 		case t != nil && status != http.StatusNoContent && status != http.StatusNotModified:
 			s := d.registry.Schema(t, true, p.ID+"Answer")
 			if p.Nullable {

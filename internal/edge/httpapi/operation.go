@@ -36,6 +36,9 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		if lines, ok := out.(route.Lines); ok {
 			return x.serveLines(req, lines)
 		}
+		if reply, ok := out.(*route.Reply); ok && reply.Pieces != nil {
+			return x.servePieces(req, cmp.Or(reply.Media, jsonMedia), reply.Pieces)
+		}
 		if out, err = o.withTag(out); err != nil {
 			return err
 		}

@@ -141,6 +141,11 @@ func (s *stage) Spec(context.Context, string, string, int64) (*run.AgentSpec, er
 	return &run.AgentSpec{ID: agentID, CancelOnDisconnect: s.onLeave}, nil
 }
 
+// Patched implements run.Agents.
+func (s *stage) Patched(context.Context, string, string, int64, jsontext.Value) (*run.AgentSpec, error) {
+	return nil, fault.NewNotFound("agent")
+}
+
 // Models implements Models.
 func (s *stage) Models(context.Context, string) ([]ModelEntry, error) { return s.agents, s.refuse }
 

@@ -12,11 +12,11 @@ import (
 	"agentd/internal/execution/run"
 )
 
-// Models lists the agents of a tenant as models.
+// Models lists the agents and teams of a tenant as models.
 type Models interface {
-	// Models returns every agent of a tenant, suspended ones included.
+	// Models returns every agent of a tenant, suspended ones included, and every team.
 	Models(ctx context.Context, tenant string) ([]ModelEntry, error)
-	// Model returns one of them. Errors: fault.NotFound.
+	// Model returns one of them, a team by its name as a model. Errors: fault.NotFound.
 	Model(ctx context.Context, tenant, id string) (ModelEntry, error)
 }
 

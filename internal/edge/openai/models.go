@@ -9,17 +9,17 @@ import (
 	"agentd/internal/edge/runstream"
 )
 
-// ModelEntry is an agent in the list of models.
+// ModelEntry is an agent or a team in the list of models.
 type ModelEntry struct {
 	ID          string `json:"id" required:"true"`
 	Object      string `json:"object" required:"true" enum:"model"`
 	Created     int64  `json:"created" required:"true" doc:"Unix seconds."`
 	OwnedBy     string `json:"owned_by" required:"true" doc:"The company's id."`
-	Name        string `json:"name" doc:"The agent's name."`
-	DisplayName string `json:"display_name" doc:"The agent's name."`
+	Name        string `json:"name" doc:"The name of the agent or the team."`
+	DisplayName string `json:"display_name" doc:"The name of the agent or the team."`
 }
 
-// NewModelEntry returns the entry of an agent.
+// NewModelEntry returns the entry of an agent or a team.
 func NewModelEntry(id, tenant, name string, created int64) ModelEntry {
 	return ModelEntry{ID: id, Object: "model", Created: created, OwnedBy: tenant, Name: name, DisplayName: name}
 }
@@ -42,7 +42,15 @@ func (c *Chat) List(w http.ResponseWriter, r *http.Request, who authz.Caller) er
 // Model serves GET /v1/models/{model}. The model may have the prefix agent/, with its
 // slash escaped or not.
 func (c *Chat) Model(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	name := r.PathValue("model")
+	return c.model(w, r, who, r.PathValue("model"))
+}
+
+// Team serves GET /v1/models/team/{model}.
+func (c *Chat) Team(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
+	return c.model(w, r, who, runstream.TeamPrefix+r.PathValue("model"))
+}
+
+func (c *Chat) model(w http.ResponseWriter, r *http.Request, who authz.Caller, name string) error {
 	id, err := c.Runner.AgentID(r.Context(), who.TenantID, name)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -45,8 +46,8 @@ func (s *Responses) Routes() []httpapi.Raw {
 				Method: "POST", Path: "/v1/responses", ID: "createResponse", Tag: "OpenAI-Compat",
 				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Errors: []int{404, 409, 422, 503},
 				Summary: "Create a response",
-				Doc: "Starts a run of the agent named by model; the response has the run's id. previous_response_id continues a response: it and " +
-					"all before it are the history. With stream true the answer is an event stream.",
+				Doc: "Starts a run of the agent or the team named by model; the response has the run's id. " +
+					"previous_response_id continues a response: it and all before it are the history. With stream true the answer is an event stream.",
 				BodyOf:   reflect.TypeFor[ResponseRequest](),
 				AnswerOf: reflect.TypeFor[Response](),
 			},
@@ -142,8 +143,14 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, r
 		return nil, runStart{}, err
 	}
 	start.RunID = ident.New()
-	start.AgentID, err = s.Runner.AgentID(r.Context(), who.TenantID, req.Model)
-	return req, start, err
+	if start.AgentID, err = s.Runner.AgentID(r.Context(), who.TenantID, req.Model); err != nil {
+		return req, start, err
+	}
+	if strings.HasPrefix(start.AgentID, runstream.TeamPrefix) && req.InBackground() {
+		return req, start, fault.BadFields(fault.Field{
+			Field: "background", Message: "the answers of teams are not stored as responses; wait for it, or start a run of the team"})
+	}
+	return req, start, nil
 }
 
 // whole answers with the response when its run has ended.

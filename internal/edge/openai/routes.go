@@ -17,7 +17,7 @@ func (c *Chat) Routes() []httpapi.Raw {
 				Method: "POST", Path: "/v1/chat/completions", ID: "createChatCompletion", Tag: "OpenAI-Compat",
 				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Repeats: true, Errors: []int{404, 409, 422, 503},
 				Summary: "Create a chat completion",
-				Doc: "Starts a run of the agent named by model; the header X-Run-Id has its id. " +
+				Doc: "Starts a run of the agent or the team named by model; the header X-Run-Id has its id. " +
 					"With stream true the answer is an event stream of chunks that ends with [DONE].",
 				BodyOf:   reflect.TypeFor[ChatRequest](),
 				AnswerOf: reflect.TypeFor[Completion](),
@@ -27,23 +27,25 @@ func (c *Chat) Routes() []httpapi.Raw {
 		{
 			Row: route.Row{
 				Method: "GET", Path: "/v1/models", ID: "listCompatModels", Tag: "OpenAI-Compat",
-				Summary: "List agents as models", AnswerOf: reflect.TypeFor[ModelList](),
+				Summary: "List agents and teams as models", AnswerOf: reflect.TypeFor[ModelList](),
 			},
 			Serve: c.List,
 		},
 		{
 			Row: route.Row{
 				Method: "GET", Path: "/v1/models/{model}", ID: "getCompatModel", Tag: "OpenAI-Compat",
-				Summary: "Get an agent as a model", AnswerOf: reflect.TypeFor[ModelEntry](), Errors: []int{404},
+				Summary: "Get an agent or a team as a model", AnswerOf: reflect.TypeFor[ModelEntry](), Errors: []int{404},
 			},
 			Serve: c.Model,
 		},
 	}
 	rows = openAIRoutes(rows)
-	// The name agent/<id> contains a slash; the operation is the same.
-	slash := rows[2]
-	slash.Path, slash.ID = "/v1/models/agent/{model}", ""
-	return append(rows, slash)
+	// The names agent/<id> and team/<id> contain a slash; the operation is the same.
+	agents, teams := rows[2], rows[2]
+	agents.Path, agents.ID = "/v1/models/agent/{model}", ""
+	teams.Path, teams.ID = "/v1/models/team/{model}", ""
+	teams.Serve = httpapi.InOwnTenant(c.Team)
+	return append(rows, agents, teams)
 }
 
 // openAIRoutes makes rows render errors in OpenAI's envelope and accept only the

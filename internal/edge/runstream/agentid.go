@@ -22,8 +22,11 @@ const maxNamesakes = 5
 
 // AgentID returns the id of the agent that a client names as its model: by id, or
 // by a name that one agent of the tenant has, each with or without the prefix
-// agent/. Errors: fault.NotFound.
+// agent/. A team is named by team/ and its id, and returned so. Errors: fault.NotFound.
 func (r *Runner) AgentID(ctx context.Context, tenant, model string) (string, error) {
+	if id := r.teamOf(model); id != "" {
+		return teamID(model, id)
+	}
 	name := strings.TrimPrefix(model, AgentPrefix)
 	if ident.Valid(name) {
 		return name, nil
@@ -44,6 +47,6 @@ func (r *Runner) AgentID(ctx context.Context, tenant, model string) (string, err
 // NoAgent is the refusal of a model name that is no agent's.
 func NoAgent(model string) error {
 	return fault.New(fault.NotFound, "model_not_found",
-		"No agent %q exists in this company; a model is an agent's id or name, optionally with the prefix agent/. "+
-			"GET /v1/models lists them.", model)
+		"No agent %q exists in this company; a model is an agent's id or name, optionally with the prefix agent/, or team/ and a "+
+			"team's id. GET /v1/models lists them.", model)
 }

@@ -33,6 +33,7 @@ type Runner struct {
 	Runs   Runs
 	Agents run.Agents
 	Names  AgentNames
+	Teams  Teams // nil: no model is a team
 	Log    event.Log
 	Hub    *event.Hub
 	// Complete makes a slow reader late rather than incomplete: events that its
@@ -50,6 +51,7 @@ type Stream struct {
 
 	runner *Runner
 	tenant string
+	team   bool                // the run is one of a team
 	sub    *event.Subscription // opened before the run existed; nil: the log is replayed
 }
 
@@ -57,6 +59,9 @@ type Stream struct {
 // subscribed to before the run exists, so that the log need not be read.
 // Errors: those of Runs.Create.
 func (r *Runner) Start(ctx context.Context, who authz.Caller, req run.Request) (*Stream, error) {
+	if team := r.teamOf(req.AgentID); team != "" {
+		return r.startTeam(ctx, who, team, req)
+	}
 	sub := r.Hub.Subscribe(req.RunID)
 	created, err := r.Runs.Create(ctx, who, req)
 	if err != nil {
@@ -88,11 +93,7 @@ func (r *Runner) earlier(w http.ResponseWriter, req *http.Request, tenant string
 	if err != nil {
 		return nil, err
 	}
-	earlier, err := r.Runs.Get(req.Context(), tenant, string(id))
-	if err != nil {
-		return nil, err
-	}
-	return r.Replay(tenant, earlier), nil
+	return r.replayed(req.Context(), tenant, string(id))
 }
 
 // Replay returns the stream of a run that exists, from its first event.
@@ -110,6 +111,9 @@ func (s *Stream) Close() {
 // Follow returns the run's events until it ends, ctx ends or the consumer stops.
 // It can be called once.
 func (s *Stream) Follow(ctx context.Context) iter.Seq2[event.Event, error] {
+	if s.team {
+		return s.runner.Teams.Follow(ctx, s.tenant, s.Run.RunID)
+	}
 	follower := event.Follower{Log: s.runner.Log, Hub: s.runner.Hub, Complete: s.runner.Complete}
 	if s.sub == nil {
 		return follower.Follow(ctx, s.tenant, s.Run.RunID, 0)
@@ -128,7 +132,9 @@ func (s *Stream) Wait(ctx context.Context, observe func(event.Event)) (*run.Run,
 	wait := &modelWait{give: stop}
 	timer := time.AfterFunc(s.patience(), func() {
 		wait.expire()
-		s.watchLimit(follow, wait)
+		if !s.team {
+			s.watchLimit(follow, wait)
+		}
 	})
 	defer timer.Stop()
 	for e, err := range s.Follow(follow) {
@@ -249,8 +255,11 @@ func (s *Stream) Result(ctx context.Context, final event.Event) (*run.Run, error
 }
 
 // ClientGone handles a client that disconnected before the end: the run goes on,
-// unless its agent has cancel_on_disconnect set.
+// unless its agent has cancel_on_disconnect set. That of a team goes on.
 func (s *Stream) ClientGone(ctx context.Context) {
+	if s.team {
+		return
+	}
 	ctx = context.WithoutCancel(ctx)
 	spec, err := s.runner.Agents.Spec(ctx, s.tenant, s.Run.AgentID, s.Run.AgentVersion)
 	if err == nil && spec.CancelOnDisconnect {

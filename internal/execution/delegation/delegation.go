@@ -3,18 +3,15 @@
 //
 // A task is a run of its own. Its id, and that of a spawned agent, is derived
 // from the parent's run and the call, so that a call that is repeated after a
-// crash finds what the first one created. The parent's run waits for the task.
-// If the parent ends first (cancelled, out of time) the task is cancelled. If
-// only the node stops, the task continues, and the node that takes the parent
-// over waits for it again.
+// crash finds what the first one created. The parent's run waits for the task as
+// a row, without a worker, and the end of the task wakes it. If the parent ends
+// first (cancelled, out of time) the task is cancelled; see run.Service.OnRunState.
 package delegation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -22,66 +19,52 @@ import (
 
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
+	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/tool"
-	"agentd/internal/kernel/work"
 )
 
 // Limits of delegation.
 const (
 	Timeout     = 10 * time.Minute // of a task, its approvals included
 	MaxDepth    = 5                // of runs that wait for runs
-	MaxSpawn    = 3                // of agents that spawned agents
-	MaxChildren = 20               // of one agent, without deleted ones
+	MaxSpawn    = 3                // of agents that spawned agents, where governance is off
+	MaxChildren = 20               // of one agent, without deleted ones, where governance is off
 
-	// leeway is the part of a call's time that is kept to cancel the task and
-	// report it.
-	leeway = 5 * time.Second
-	// maxEnding is how long a parent may take to end once its call was stopped.
-	maxEnding = 15 * time.Second
 )
 
 // Runs is the port to runs; *run.Service implements it.
 type Runs interface {
 	Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error)
 	Get(ctx context.Context, tenant, id string) (*run.Run, error)
-	Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*run.Run, error)
 	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
 // Service implements the tools and the routes of delegation. Create it with New,
-// and Connect it before the first call; Stop it after the runs.
+// and Connect it before the first call.
 type Service struct {
 	runs   Runs
 	agents *agent.Agents
 	writer txn.Writer
+	clock  clock.Clock
+	spawns policy.Spawns // nil: governance is off
 	log    *slog.Logger
-
-	ctx     context.Context
-	stop    context.CancelFunc
-	orphans sync.WaitGroup // being cancelled
 }
 
 // New returns a service whose tools can be registered.
-func New(log *slog.Logger) *Service {
-	ctx, stop := context.WithCancel(context.Background())
-	return &Service{log: log, ctx: ctx, stop: stop}
-}
+func New(c clock.Clock, log *slog.Logger) *Service { return &Service{clock: c, log: log} }
 
 // Connect sets the runs and agents, which are built after the service because
-// they need its tools. It is called once, before the first run.
-func (s *Service) Connect(runs Runs, agents *agent.Agents, writer txn.Writer) {
-	s.runs, s.agents, s.writer = runs, agents, writer
-}
-
-// Stop stops cancelling the tasks of parents that have ended.
-func (s *Service) Stop() {
-	s.stop()
-	s.orphans.Wait()
+// they need its tools, and what decides about agents to be spawned: nil if governance
+// is off. It is called once, before the first run.
+func (s *Service) Connect(runs Runs, agents *agent.Agents, writer txn.Writer, spawns policy.Spawns) {
+	s.runs, s.agents, s.writer, s.spawns = runs, agents, writer, spawns
 }
 
 // Tools returns delegate_to_agent and spawn_agent.
@@ -108,6 +91,7 @@ func (s *Service) Tools() []tool.Tool {
 				`"role":{"type":"string","maxLength":200,"description":"What it is for, in a few words"},` +
 				`"tools":{"type":"array","maxItems":64,"items":{"type":"string","maxLength":64},` +
 				`"description":"Names of its tools, of yours; all but spawn_agent if omitted"},` +
+				`"budget_usd":{"type":"number","minimum":0,"description":"US dollars that each of its runs may spend; within your own budget"},` +
 				`"task":{"type":"string","minLength":1,"maxLength":200000,"description":"A task to do at once"}},` +
 				`"required":["name","prompt"],"additionalProperties":false}`),
 			Idempotent: true, Timeout: Timeout,
@@ -125,20 +109,34 @@ func (s *Service) delegate(ctx context.Context, call tool.Call) (tool.Result, er
 		return tool.Result{}, err
 	}
 	switch {
+	case call.Awaits != nil:
 	case !ident.Valid(args.AgentID):
 		return tool.Failure("The agent_id is not the id of an agent."), nil
 	case args.AgentID == call.AgentID:
 		return tool.Failure("An agent cannot delegate to itself. Do the task, or delegate to another agent."), nil
 	}
-	depth, err := s.depth(ctx, call)
+	return s.Delegate(ctx, call, Task{AgentID: args.AgentID, Message: args.Message})
+}
+
+// Task is what an agent is to do for another one.
+type Task struct {
+	AgentID string
+	Message string
+	// TeamRunID, WorkspaceID and Limits are of a task in a team; their zero values: of no
+	// team, in the agent's workspace, with its limits.
+	TeamRunID, WorkspaceID string
+	Limits                 run.Limits
+	Admit                  run.Admission // nil: it may begin
+}
+
+// Delegate does a task for a tool call: it starts a run of the agent, and its result
+// awaits the end of that run.
+func (s *Service) Delegate(ctx context.Context, call tool.Call, t Task) (tool.Result, error) {
+	a, err := s.runTask(ctx, call, t)
 	if err != nil {
 		return refusal(ctx, err)
 	}
-	a, err := s.runTask(ctx, call, args.AgentID, args.Message, depth)
-	if err != nil {
-		return refusal(ctx, err)
-	}
-	return tool.Result{Output: a.text, Failed: a.failed}, nil
+	return tool.Result{Output: a.text, Failed: a.failed, Sources: a.sources, Await: a.awaits}, nil
 }
 
 // refusal returns an error as a result that the model reads, unless it is a
@@ -179,29 +177,39 @@ func (s *Service) depth(ctx context.Context, call tool.Call) (int, error) {
 	return depth, nil
 }
 
-// answer is how a task ended.
+// answer is how a task ended, or what to await before it has.
 type answer struct {
-	runID  string
-	status run.Status
-	text   string // the agent's answer, or a sentence on why there is none
+	awaits *tool.Await // nil: it has ended
+	text   string      // the agent's answer, or a sentence on why there is none
 	failed bool
+	// sources are the untrusted sources that the text has content of.
+	sources []string
 }
 
-// runTask has an agent do a task and waits until the task has ended.
-func (s *Service) runTask(ctx context.Context, call tool.Call, agentID, message string, depth int) (answer, error) {
-	id := deriveID(call, "task")
-	err := s.startRun(ctx, call, id, agentID, message, depth)
-	if err == nil {
-		var r *run.Run
-		if r, err = s.runs.Wait(ctx, call.TenantID, id, maxWait(ctx)); err == nil && ctx.Err() == nil {
-			return s.answerOf(ctx, r)
+// runTask has an agent do a task: the first try of a call starts it, and later
+// ones return its answer when it has ended.
+func (s *Service) runTask(ctx context.Context, call tool.Call, t Task) (answer, error) {
+	awaits := call.Awaits
+	if awaits == nil {
+		depth, err := s.depth(ctx, call)
+		if err != nil {
+			return answer{}, err
+		}
+		awaits = &tool.Await{RunID: deriveID(call, "task"), Until: s.clock.Now().Add(Timeout)}
+		if err := s.startRun(ctx, call, awaits.RunID, t, depth); err != nil {
+			return answer{}, err
 		}
 	}
-	if ctx.Err() != nil {
-		s.cancelOrphan(ctx, call, id)
-		return answer{}, ctx.Err()
+	r, err := s.runs.Get(ctx, call.TenantID, awaits.RunID)
+	switch {
+	case call.Awaits != nil && fault.Is(err, fault.NotFound):
+		return answer{text: "The agent's run was deleted before its answer was read.", failed: true}, nil
+	case err != nil:
+		return answer{}, err
+	case !r.Status.Final() && s.clock.Now().Before(awaits.Until):
+		return answer{awaits: awaits}, nil
 	}
-	return answer{}, err
+	return s.answerOf(ctx, r)
 }
 
 // deriveID returns the id of what a call creates.
@@ -213,13 +221,13 @@ func deriveID(call tool.Call, what string) string {
 }
 
 // startRun starts the run of a task, unless an earlier try of the call has.
-func (s *Service) startRun(ctx context.Context, call tool.Call, id, agentID, message string, depth int) error {
+func (s *Service) startRun(ctx context.Context, call tool.Call, id string, t Task, depth int) error {
 	if _, err := s.runs.Get(ctx, call.TenantID, id); !fault.Is(err, fault.NotFound) {
 		return err
 	}
 	input, err := json.Marshal(struct {
 		Message string `json:"message"`
-	}{message})
+	}{t.Message})
 	if err != nil {
 		return err
 	}
@@ -228,8 +236,9 @@ func (s *Service) startRun(ctx context.Context, call tool.Call, id, agentID, mes
 		return err
 	}
 	_, err = s.runs.Create(ctx, authz.Caller{TenantID: call.TenantID}, run.Request{
-		RunID: id, AgentID: agentID, Input: schema.Object(input), Metadata: schema.Object(metadata),
-		Parent: call.RunID, ParentStep: call.StepID,
+		RunID: id, AgentID: t.AgentID, Input: schema.Object(input), Metadata: schema.Object(metadata),
+		Parent: call.RunID, ParentStep: call.StepID, Options: run.Options{Sources: call.Sources, WorkspaceID: t.WorkspaceID},
+		TeamRunID: t.TeamRunID, Limits: t.Limits, Admit: t.Admit,
 	})
 	if f := fault.From(err); f != nil && f.Kind == fault.Conflict && f.Code == "ALREADY_EXISTS" {
 		return nil // another worker that held the parent was faster
@@ -237,19 +246,10 @@ func (s *Service) startRun(ctx context.Context, call tool.Call, id, agentID, mes
 	return err
 }
 
-// maxWait returns how long to wait for a task.
-func maxWait(ctx context.Context) time.Duration {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return Timeout
-	}
-	return time.Until(end) - leeway
-}
-
 // answerOf returns the answer of a task whose run has ended. It cancels a task
 // whose time is up.
 func (s *Service) answerOf(ctx context.Context, r *run.Run) (answer, error) {
-	a := answer{runID: r.RunID, status: r.Status, failed: true}
+	a := answer{failed: true}
 	switch {
 	case !r.Status.Final():
 		if _, err := s.runs.Cancel(ctx, r.TenantID, r.RunID); err != nil {
@@ -267,6 +267,7 @@ func (s *Service) answerOf(ctx context.Context, r *run.Run) (answer, error) {
 			return a, err
 		}
 		a.text, a.failed = out.Text, false
+		a.sources = model.JoinSources(out.Sources, []string{model.SourceMessage(r.AgentID)})
 		if a.text == "" {
 			a.text = "The agent ended without a text."
 		}
@@ -275,22 +276,4 @@ func (s *Service) answerOf(ctx context.Context, r *run.Run) (answer, error) {
 		}
 	}
 	return a, nil
-}
-
-// cancelOrphan cancels a task whose call was stopped, if the parent has ended or
-// ends now. A node that stops does nothing, and neither does one that lost the
-// parent to another node.
-func (s *Service) cancelOrphan(ctx context.Context, call tool.Call, id string) {
-	if errors.Is(context.Cause(ctx), work.ErrStopping) || s.ctx.Err() != nil {
-		return
-	}
-	s.orphans.Go(func() {
-		parent, err := s.runs.Wait(s.ctx, call.TenantID, call.RunID, maxEnding)
-		if err == nil && !parent.Status.Final() || err != nil && !fault.Is(err, fault.NotFound) {
-			return
-		}
-		if _, err := s.runs.Cancel(s.ctx, call.TenantID, id); err != nil && !fault.Is(err, fault.NotFound) && s.ctx.Err() == nil {
-			s.log.Warn("a task whose parent has ended could not be cancelled", "run", id, "parent", call.RunID, "tenant", call.TenantID, "err", err)
-		}
-	})
 }

@@ -23,9 +23,9 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
-	"agentd/internal/kernel/work"
 	"agentd/internal/store/memstore"
 )
 
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type runs struct {
 	mu      sync.Mutex
 	all     map[string]*run.Run
-	changed chan struct{}
 	made    int
 	refuse  error
-	taken   bool // another worker created the run meanwhile
+	sources []string // of the last one that was created
+	taken   bool     // another worker created the run meanwhile
 }
 
-func newRuns() *runs { return &runs{all: map[string]*run.Run{}, changed: make(chan struct{})} }
+func newRuns() *runs { return &runs{all: map[string]*run.Run{}} }
 
 func (r *runs) Create(ctx context.Context, who authz.Caller, req run.Request) (*run.Run, error) {
 	if ctx.Err() != nil {
@@ -56,7 +56,7 @@ func (r *runs) Create(ctx context.Context, who authz.Caller, req run.Request) (*
 	if made.RunID == "" {
 		made.RunID = ident.New()
 	}
-	r.all[made.RunID] = made
+	r.all[made.RunID], r.sources = made, req.Options.Sources
 	if r.taken {
 		return nil, fault.New(fault.Conflict, "ALREADY_EXISTS", "There is one.")
 	}
@@ -75,33 +75,12 @@ func (r *runs) Get(_ context.Context, tenant, id string) (*run.Run, error) {
 	return &c, nil
 }
 
-func (r *runs) Wait(ctx context.Context, tenant, id string, timeout time.Duration) (*run.Run, error) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	for {
-		r.mu.Lock()
-		changed := r.changed
-		r.mu.Unlock()
-		got, err := r.Get(ctx, tenant, id)
-		if err != nil || got.Status.Final() {
-			return got, err
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return got, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 func (r *runs) Cancel(_ context.Context, _, id string) (run.CancelAnswer, error) {
 	r.end(id, run.Cancelled, "", "The run was cancelled.")
 	return run.CancelAnswer{Cancelled: true, RunID: id}, nil
 }
 
-// end ends a run and wakes those that wait for it.
+// end ends a run.
 func (r *runs) end(id string, status run.Status, output, sentence string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +90,6 @@ func (r *runs) end(id string, status run.Status, output, sentence string) {
 			got.Error = &sentence
 		}
 	}
-	close(r.changed)
-	r.changed = make(chan struct{})
 }
 
 func (r *runs) status(id string) run.Status {
@@ -152,11 +129,10 @@ func newRig(t *testing.T) *rig {
 	agents := agent.New(resource.Deps{
 		Backend: mem, Writer: mem, Outbox: resource.NoOutbox{}, Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{},
 	}, agent.Options{Tools: names, CheckURL: func(string) error { return nil }})
-	r := &rig{Service: New(slog.New(slog.DiscardHandler)), t: t, runs: newRuns(), who: authz.Caller{
+	r := &rig{Service: New(clock.System{}, slog.New(slog.DiscardHandler)), t: t, runs: newRuns(), who: authz.Caller{
 		TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard},
 	}}
-	t.Cleanup(r.Stop)
-	r.Connect(r.runs, agents, mem)
+	r.Connect(r.runs, agents, mem, nil)
 	limit := int64(7)
 	r.parent = r.agent(func(g *agent.Agent) {
 		g.Name, g.BuiltInTools = "parent", []string{"calculator", "spawn_agent", "delegate_to_agent", "http_fetch"}
@@ -209,6 +185,19 @@ func (r *rig) do(ctx context.Context, call tool.Call) tool.Result {
 	return got
 }
 
+// await makes a call again, as the engine does, until it waits for no run.
+func (r *rig) await(ctx context.Context, call tool.Call) tool.Result {
+	r.t.Helper()
+	for {
+		got := r.do(ctx, call)
+		if got.Await == nil {
+			return got
+		}
+		call.Awaits = got.Await
+		time.Sleep(time.Second)
+	}
+}
+
 func TestDelegate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -230,7 +219,7 @@ func TestDelegate(t *testing.T) {
 				other := r.other()
 				call := r.call("delegate_to_agent", "c1", map[string]any{"agent_id": other.ID, "message": "6*7 \"now\""})
 				done := make(chan tool.Result)
-				go func() { done <- r.do(t.Context(), call) }()
+				go func() { done <- r.await(t.Context(), call) }()
 				time.Sleep(time.Minute) // however long it takes
 				synctest.Wait()
 				ids := r.runs.children()
@@ -241,6 +230,9 @@ func TestDelegate(t *testing.T) {
 				if want := fmt.Sprintf(`{"source":"delegation","parent_run_id":"%s","depth":1}`, r.runID); string(task.Metadata) != want || task.AgentID != other.ID || string(task.Input) != `{"message":"6*7 \"now\""}` {
 					t.Errorf("the task is %+v", task)
 				}
+				if !test.want.Failed {
+					test.want.Sources = []string{model.SourceMessage(other.ID)}
+				}
 				r.runs.end(ids[0], test.status, test.output, test.sentence)
 				if diff := cmp.Diff(test.want, <-done); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -249,7 +241,6 @@ func TestDelegate(t *testing.T) {
 				if diff := cmp.Diff(test.want, r.do(t.Context(), call)); diff != "" || r.runs.made != 1 {
 					t.Errorf("repeated: %d tasks (-want +got):\n%s", r.runs.made, diff)
 				}
-				r.Stop()
 			})
 		})
 	}
@@ -311,10 +302,9 @@ func TestDelegateTwiceAtOnce(t *testing.T) {
 		r.runs.taken = true
 		call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
 		time.AfterFunc(time.Second, func() { r.runs.end(r.runs.children()[0], run.Completed, `{"text":"ok"}`, "") })
-		if got := r.do(t.Context(), call); got.Output != "ok" {
+		if got := r.await(t.Context(), call); got.Output != "ok" {
 			t.Errorf("%+v", got)
 		}
-		r.Stop()
 	})
 }
 
@@ -339,58 +329,6 @@ func TestDerived(t *testing.T) {
 	}
 }
 
-// How a call ends decides what becomes of its task.
-func TestTaskOfAStoppedCall(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		stop func(r *rig, cancel context.CancelCauseFunc)
-		want run.Status
-	}{
-		"parent_cancelled": {func(r *rig, cancel context.CancelCauseFunc) {
-			r.runs.end(r.runID, run.Cancelled, "", "")
-			cancel(work.ErrLost)
-		}, run.Cancelled},
-		"parent_out_of_time": {func(r *rig, cancel context.CancelCauseFunc) {
-			cancel(context.DeadlineExceeded)
-			time.Sleep(time.Second)
-			r.runs.end(r.runID, run.TimedOut, "", "")
-		}, run.Cancelled},
-		"node_stops": {func(r *rig, cancel context.CancelCauseFunc) {
-			cancel(work.ErrStopping)
-			time.Sleep(time.Minute)
-			r.runs.end(r.runID, run.Completed, `{}`, "") // elsewhere
-		}, run.Running},
-		"lease_lost": {func(_ *rig, cancel context.CancelCauseFunc) { cancel(work.ErrLost) }, run.Running},
-		"parent_gone": {func(r *rig, cancel context.CancelCauseFunc) {
-			r.runs.mu.Lock()
-			delete(r.runs.all, r.runID)
-			r.runs.mu.Unlock()
-			cancel(work.ErrLost)
-		}, run.Cancelled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
-				ctx, cancel := context.WithCancelCause(t.Context())
-				done := make(chan error)
-				go func() { _, err := r.tools.Call(ctx, call); done <- err }()
-				synctest.Wait()
-				test.stop(r, cancel)
-				if err := <-done; !errors.Is(err, context.Canceled) {
-					t.Errorf("the call ended with %v", err)
-				}
-				time.Sleep(time.Minute)
-				if got := r.runs.status(r.runs.children()[0]); got != test.want {
-					t.Errorf("the task is %s, want %s", got, test.want)
-				}
-				r.Stop()
-			})
-		})
-	}
-}
-
 // A task that takes too long, or waits for a person in vain, is cancelled, and the
 // model gets a result that says so.
 func TestTaskOutOfTime(t *testing.T) {
@@ -400,13 +338,46 @@ func TestTaskOutOfTime(t *testing.T) {
 		call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
 		time.AfterFunc(time.Minute, func() { r.runs.end(r.runs.children()[0], run.AwaitingApproval, "", "") })
 		began := time.Now()
-		got := r.do(t.Context(), call)
-		if !got.Failed || !strings.Contains(got.Output, "its run was awaiting_approval. It was cancelled") || time.Since(began) != Timeout-leeway {
+		got := r.await(t.Context(), call)
+		if !got.Failed || !strings.Contains(got.Output, "its run was awaiting_approval. It was cancelled") || time.Since(began) != Timeout {
 			t.Errorf("%+v after %v", got, time.Since(began))
 		}
 		if got := r.runs.status(r.runs.children()[0]); got != run.Cancelled {
 			t.Errorf("the task is %s", got)
 		}
-		r.Stop()
 	})
+}
+
+// The answer of a run that was deleted before it was read is a failure that the
+// model reads.
+func TestTaskIsDeleted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	call := r.call("delegate_to_agent", "c", map[string]any{"agent_id": r.other().ID, "message": "x"})
+	call.Awaits = r.do(t.Context(), call).Await
+	delete(r.runs.all, call.Awaits.RunID)
+	if got := r.do(t.Context(), call); !got.Failed || !strings.Contains(got.Output, "was deleted") {
+		t.Errorf("%+v", got)
+	}
+	if r.runs.made != 1 {
+		t.Errorf("%d tasks were made", r.runs.made)
+	}
+}
+
+// A task inherits what the parent's run has read, and the parent has then read what
+// the task's run has, and a message of the other agent.
+func TestSourcesOfTasks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := r.other()
+	call := r.call("delegate_to_agent", "c1", map[string]any{"agent_id": other.ID, "message": "Look."})
+	call.Sources = []string{model.SourceWeb}
+	call.Awaits = r.do(t.Context(), call).Await
+	if diff := cmp.Diff([]string{"web"}, r.runs.sources); diff != "" {
+		t.Error(diff)
+	}
+	r.runs.end(call.Awaits.RunID, run.Completed, `{"text":"So.","sources":["mcp:crm","web"]}`, "")
+	if diff := cmp.Diff([]string{"mcp:crm", model.SourceMessage(other.ID), "web"}, r.do(t.Context(), call).Sources); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/policy"
 )
 
 type spawnIn struct {
@@ -23,12 +24,14 @@ type spawnIn struct {
 type spawnBody struct {
 	_ struct{} `json:"-" name:"AgentSpawn"`
 
-	Name    string             `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the new agent."`
-	Role    string             `json:"role" maxLength:"200" doc:"Purpose of the new agent."`
-	Model   *agent.ModelConfig `json:"model,omitzero" doc:"Default: the parent's."`
-	Prompts agent.Prompts      `json:"prompts" doc:"What the new agent's model is told before the conversation."`
-	Tools   []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Default: all but spawn_agent."`
-	Task    string             `json:"task" maxLength:"200000" doc:"Message of a first run. Needs the scope runs:create too."`
+	Name        string             `json:"name" required:"true" minLength:"1" maxLength:"200" doc:"Name of the new agent."`
+	Role        string             `json:"role" maxLength:"200" doc:"Purpose of the new agent."`
+	Model       *agent.ModelConfig `json:"model,omitzero" doc:"Default: the parent's."`
+	Prompts     agent.Prompts      `json:"prompts" doc:"What the new agent's model is told before the conversation."`
+	Tools       []string           `json:"tools,omitzero" doc:"Built-in tools, of the parent's. Default: all but spawn_agent."`
+	Permissions policy.Permissions `json:"permissions,omitzero" doc:"What the new agent may do at most. It gets no more than its parent may and the company's spawn policy allows; what is left out is its parent's."`
+	BudgetUSD   *float64           `json:"budget_usd,omitzero" nullable:"true" minimum:"0" maximum:"1000000000" doc:"US dollars for the model calls of each of its runs; the same as permissions.max_budget_per_run_usd, before which it goes."`
+	Task        string             `json:"task" maxLength:"200000" doc:"Message of a first run. Needs the scope runs:create too."`
 }
 
 // lineage is the chain of agents that spawned an agent.
@@ -82,8 +85,17 @@ func (s *Service) spawnRoute(ctx context.Context, who authz.Caller, in *spawnIn)
 			return nil, err
 		}
 	}
+	asked := b.Permissions
+	if b.BudgetUSD != nil {
+		asked.MaxBudgetPerRunUSD = b.BudgetUSD
+	}
+	if s.spawns == nil && !reflect.ValueOf(asked).IsZero() {
+		return nil, fault.New(fault.Unsupported, "governance_not_enabled",
+			"Permissions need governance, which is switched off on this service (AGENTD_GOVERNANCE=off).")
+	}
 	child, err := s.spawn(ctx, who, in.AgentID, childSpec{
-		name: b.Name, role: b.Role, prompts: b.Prompts, model: b.Model, tools: b.Tools, lineage: agent.Lineage{SpawnedBy: who.UserID},
+		name: b.Name, role: b.Role, prompts: b.Prompts, model: b.Model, tools: b.Tools, asked: asked,
+		lineage: agent.Lineage{SpawnedBy: who.UserID},
 	})
 	if err != nil {
 		return nil, err
@@ -117,6 +129,9 @@ func (s *Service) startTask(ctx context.Context, who authz.Caller, child *agent.
 	return r.RunID, nil
 }
 
+// maxShown bounds the chain of a lineage: as deep as a spawn policy may allow.
+const maxShown = 30
+
 // reply returns the agent as it is shown elsewhere, with its lineage.
 func (s *Service) reply(ctx context.Context, child *agent.Agent, by, taskRun string) (*route.Reply, error) {
 	stored := child.Lineage()
@@ -124,7 +139,7 @@ func (s *Service) reply(ctx context.Context, child *agent.Agent, by, taskRun str
 		AgentID: child.ID, Chain: []string{child.ID}, Depth: stored.Depth, ParentID: &stored.ParentID,
 		SpawnedBy: by, SpawnedAt: child.CreatedAt,
 	}
-	for next := stored.ParentID; next != "" && len(l.Chain) <= MaxSpawn; {
+	for next := stored.ParentID; next != "" && len(l.Chain) <= maxShown; {
 		l.Chain = append([]string{next}, l.Chain...)
 		up, err := s.agents.Get(ctx, child.TenantID, next)
 		if fault.Is(err, fault.NotFound) {

@@ -11,8 +11,10 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 )
@@ -25,6 +27,7 @@ type childSpec struct {
 	prompts agent.Prompts
 	model   *agent.ModelConfig // nil: the parent's
 	tools   []string           // nil: the parent's but spawn_agent
+	asked   policy.Permissions // what it may do at most
 	lineage agent.Lineage      // SpawnedBy or SpawnedByRun
 }
 
@@ -50,7 +53,7 @@ func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, 
 				return err
 			}
 		}
-		tools, lineage, err := s.check(tx, parent, w)
+		tools, lineage, err := s.check(tx, who, parent, &w)
 		if err != nil {
 			return err
 		}
@@ -62,27 +65,59 @@ func (s *Service) spawn(ctx context.Context, who authz.Caller, parentID string, 
 	return child, err
 }
 
-// check returns the tools and the lineage of a child, or refuses it.
-func (s *Service) check(tx txn.Tx, parent *agent.Agent, w childSpec) ([]string, agent.Lineage, error) {
+// check returns the tools and the lineage of a child, and stores its permissions, or
+// refuses it. It sets the child's id.
+func (s *Service) check(tx txn.Tx, who authz.Caller, parent *agent.Agent, w *childSpec) ([]string, agent.Lineage, error) {
+	limits := policy.SpawnLimits{MaxDepth: MaxSpawn, MaxChildren: MaxChildren}
+	if s.spawns != nil {
+		var err error
+		if limits, err = s.spawns.SpawnLimitsTx(tx, parent.TenantID); err != nil {
+			return nil, agent.Lineage{}, err
+		}
+	}
 	lineage := w.lineage
-	lineage.ParentID, lineage.Role, lineage.Depth = parent.ID, w.role, min(parent.Lineage().Depth, MaxSpawn)+1
+	lineage.ParentID, lineage.Role, lineage.Depth = parent.ID, w.role, min(parent.Lineage().Depth, limits.MaxDepth)+1
 	if parent.Status != agent.Active {
 		return nil, lineage, fault.WrongState("agent", parent.Status, "spawning")
 	}
-	if lineage.Depth > MaxSpawn {
-		return nil, lineage, denied([]string{"max_spawn_depth"}, "Agents may be made by agents %d deep, and this one is at that depth.", MaxSpawn)
+	if lineage.Depth > limits.MaxDepth {
+		return nil, lineage, denied([]string{"max_spawn_depth"}, "Agents may be made by agents %d deep, and this one is at that depth.",
+			limits.MaxDepth)
 	}
-	siblings, err := s.agents.Store().ListTx(tx, parent.TenantID, resource.Find{
-		Where: map[string]string{"parent_agent_id": parent.ID}, Limit: MaxChildren,
-	})
-	if err != nil {
+	if err := s.checkChildren(tx, parent, limits.MaxChildren); err != nil {
 		return nil, lineage, err
 	}
-	if len(siblings) >= MaxChildren {
-		return nil, lineage, denied([]string{"max_children_per_agent"}, "An agent may have %d agents of its own, and this one has.", MaxChildren)
+	tools, err := toolsOf(parent, w)
+	if err != nil || s.spawns == nil {
+		return tools, lineage, err
 	}
+	if w.id == "" {
+		w.id = ident.New()
+	}
+	refused, err := s.spawns.SpawnTx(tx, who, policy.Spawn{
+		ParentID: parent.ID, ChildID: w.id, Role: w.role, Depth: lineage.Depth, RunID: lineage.SpawnedByRun, Tools: w.tools, Asked: w.asked,
+	})
+	if refused != nil {
+		err = denied(refused.Denied, "%s", refused.Reason)
+	}
+	return tools, lineage, err
+}
+
+// checkChildren refuses a child more than a parent may have.
+func (s *Service) checkChildren(tx txn.Tx, parent *agent.Agent, most int) error {
+	siblings, err := s.agents.Store().ListTx(tx, parent.TenantID, resource.Find{
+		Where: map[string]string{"parent_agent_id": parent.ID}, Limit: max(1, most),
+	})
+	if err == nil && len(siblings) >= most {
+		err = denied([]string{"max_children_per_agent"}, "An agent may have %d agents of its own, and this one has.", most)
+	}
+	return err
+}
+
+// toolsOf returns the tools of a child, or refuses those that its parent does not have.
+func toolsOf(parent *agent.Agent, w *childSpec) ([]string, error) {
 	if w.tools == nil {
-		return slices.DeleteFunc(slices.Clone(parent.BuiltInTools), func(t string) bool { return t == "spawn_agent" }), lineage, nil
+		return slices.DeleteFunc(slices.Clone(parent.BuiltInTools), func(t string) bool { return t == "spawn_agent" }), nil
 	}
 	var tools, foreign []string
 	for _, t := range w.tools {
@@ -94,9 +129,9 @@ func (s *Service) check(tx txn.Tx, parent *agent.Agent, w childSpec) ([]string, 
 		}
 	}
 	if foreign != nil {
-		return nil, lineage, denied(foreign, "An agent can only pass on tools that it has itself: %s.", orNone(parent.BuiltInTools))
+		return nil, denied(foreign, "An agent can only pass on tools that it has itself: %s.", orNone(parent.BuiltInTools))
 	}
-	return tools, lineage, nil
+	return tools, nil
 }
 
 func orNone(names []string) string {
@@ -148,37 +183,53 @@ func (s *Service) spawnTool(ctx context.Context, call tool.Call) (tool.Result, e
 		Role   string   `json:"role"`
 		Tools  []string `json:"tools"`
 		Task   string   `json:"task"`
+		Budget *float64 `json:"budget_usd"`
 	}
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
-	depth := 0
-	if args.Task != "" { // a task that would be refused needs no agent
-		var err error
-		if depth, err = s.depth(ctx, call); err != nil {
-			return refusal(ctx, err)
-		}
-	}
-	child, err := s.spawn(ctx, authz.Caller{TenantID: call.TenantID}, call.AgentID, childSpec{
+	child, err := s.spawnFor(ctx, call, childSpec{
 		id:   deriveID(call, "agent"),
 		name: args.Name, role: args.Role, prompts: agent.Prompts{System: args.Prompt}, tools: args.Tools,
-		lineage: agent.Lineage{SpawnedByRun: call.RunID},
-	})
+		asked: policy.Permissions{MaxBudgetPerRunUSD: args.Budget}, lineage: agent.Lineage{SpawnedByRun: call.RunID},
+	}, args.Task != "")
 	if err != nil {
 		return refusal(ctx, withFields(err))
 	}
 	answer := spawned{AgentID: child.ID, Name: child.Name, Tools: child.BuiltInTools, Depth: child.Lineage().Depth}
 	result := tool.Result{}
 	if args.Task != "" {
-		a, err := s.runTask(ctx, call, child.ID, args.Task, depth)
+		a, err := s.runTask(ctx, call, Task{AgentID: child.ID, Message: args.Task})
 		if err != nil {
 			return refusal(ctx, err)
 		}
-		answer.Answer, result.Failed = a.text, a.failed
+		if a.awaits != nil {
+			return tool.Result{Await: a.awaits}, nil
+		}
+		answer.Answer, result.Failed, result.Sources = a.text, a.failed, a.sources
 	}
 	out, err := json.Marshal(answer)
 	result.Output = string(out)
 	return result, err
+}
+
+// spawnFor returns the agent of a call: a new one, or the one that an earlier try
+// of the call spawned, which may be deleted by now.
+func (s *Service) spawnFor(ctx context.Context, call tool.Call, w childSpec, task bool) (*agent.Agent, error) {
+	if call.Awaits != nil {
+		child, err := s.agents.Get(ctx, call.TenantID, w.id)
+		if fault.Is(err, fault.NotFound) {
+			child = agent.Agent{Config: agent.Config{Name: w.name, BuiltInTools: w.tools}}
+			child.ID, err = w.id, nil
+		}
+		return &child, err
+	}
+	if task { // a task that would be refused needs no agent
+		if _, err := s.depth(ctx, call); err != nil {
+			return nil, err
+		}
+	}
+	return s.spawn(ctx, authz.Caller{TenantID: call.TenantID}, call.AgentID, w)
 }
 
 // spawned is the result of spawn_agent.

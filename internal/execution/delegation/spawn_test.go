@@ -16,7 +16,9 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 )
@@ -195,7 +197,7 @@ func TestSpawnWithTask(t *testing.T) {
 				r := newRig(t)
 				call := r.call("spawn_agent", "c", map[string]any{"name": "x", "prompt": "x", "task": "6*7"})
 				time.AfterFunc(time.Minute, func() { r.runs.end(r.runs.children()[0], status, `{"text":"42"}`, "") })
-				first := r.do(t.Context(), call)
+				first := r.await(t.Context(), call)
 				var s spawned
 				if err := json.Unmarshal([]byte(first.Output), &s); err != nil || s.Answer != want || first.Failed != (status != run.Completed) {
 					t.Errorf("%+v, %v", first, err)
@@ -207,7 +209,6 @@ func TestSpawnWithTask(t *testing.T) {
 				if again := r.do(t.Context(), call); again.Output != first.Output || r.runs.made != 1 || r.children(t, r.parent.ID) != 1 {
 					t.Errorf("repeated: %+v, %d tasks", again, r.runs.made)
 				}
-				r.Stop()
 			})
 		})
 	}
@@ -292,5 +293,83 @@ func TestSpawnRouteRefuses(t *testing.T) {
 	}
 	if n := r.children(t, r.parent.ID); n != 0 {
 		t.Errorf("%d agents stay", n)
+	}
+}
+
+// The agent of a task may be deleted while the task is under way: its call does not
+// create it again.
+func TestSpawnedAgentIsDeleted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	call := r.call("spawn_agent", "c", map[string]any{"name": "x", "prompt": "x", "task": "y"})
+	call.Awaits = r.do(t.Context(), call).Await
+	if err := r.agents.Store().Delete(t.Context(), r.who, deriveID(call, "agent")); err != nil {
+		t.Fatal(err)
+	}
+	r.runs.end(call.Awaits.RunID, run.Failed, "", "The agent was deleted.")
+	if got := r.do(t.Context(), call); !got.Failed || !strings.Contains(got.Output, "The agent was deleted.") {
+		t.Errorf("%+v", got)
+	}
+	if n := r.children(t, r.parent.ID); n != 0 {
+		t.Errorf("%d agents were made again", n)
+	}
+}
+
+// arbiter decides about spawned agents as a test has it.
+type arbiter struct {
+	asked   []policy.Spawn
+	refusal *policy.Refusal
+	limits  policy.SpawnLimits
+}
+
+func (a *arbiter) SpawnLimitsTx(txn.Tx, string) (policy.SpawnLimits, error) { return a.limits, nil }
+
+func (a *arbiter) SpawnTx(_ txn.Tx, _ authz.Caller, s policy.Spawn) (*policy.Refusal, error) {
+	a.asked = append(a.asked, s)
+	return a.refusal, nil
+}
+
+// What is asked for a child, by people and by agents, is decided by the company's
+// permissions; what they refuse is not created.
+func TestSpawnPermissions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if _, err := r.route(r.who, r.parent.ID, spawnBody{Name: "x", BudgetUSD: new(1.0)}); fault.From(err).Code != "governance_not_enabled" {
+		t.Errorf("without governance: %v", err)
+	}
+	a := &arbiter{limits: policy.SpawnLimits{MaxDepth: 1, MaxChildren: 2}}
+	r.spawns = a
+	asked := policy.Permissions{AllowedTools: []string{"calculator"}, MaxBudgetPerRunUSD: new(5.0), CanSpawn: new(true)}
+	child, err := r.route(r.who, r.parent.ID, spawnBody{Name: "x", Role: "clerk", Permissions: asked, BudgetUSD: new(2.0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := r.made(r.call("spawn_agent", "c", map[string]any{"name": "x", "prompt": "x", "tools": []string{"calculator"}, "budget_usd": 0.5}))
+	byPerson := asked
+	byPerson.MaxBudgetPerRunUSD = new(2.0)
+	want := []policy.Spawn{
+		{ParentID: r.parent.ID, ChildID: child["agent_id"].(string), Role: "clerk", Depth: 1, Asked: byPerson},
+		{
+			ParentID: r.parent.ID, ChildID: made.AgentID, Depth: 1, RunID: r.runID, Tools: []string{"calculator"},
+			Asked: policy.Permissions{MaxBudgetPerRunUSD: new(0.5)},
+		},
+	}
+	if diff := cmp.Diff(want, a.asked, cmp.AllowUnexported(policy.Permissions{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	refused := func(parent, permission string) {
+		t.Helper()
+		_, err := r.route(r.who, parent, spawnBody{Name: "x"})
+		if f := fault.From(err); f == nil || f.Code != "SPAWN_DENIED" || !strings.Contains(fmt.Sprint(f.Extra["details"]), permission) {
+			t.Errorf("%s: %v", permission, err)
+		}
+	}
+	refused(r.parent.ID, "max_children_per_agent")
+	refused(made.AgentID, "max_spawn_depth")
+	a.limits = policy.SpawnLimits{MaxDepth: 9, MaxChildren: 9}
+	a.refusal = &policy.Refusal{Reason: "No.", Denied: []string{"can_spawn"}}
+	refused(r.parent.ID, "can_spawn")
+	if n := r.children(t, r.parent.ID); n != 2 {
+		t.Errorf("%d children", n)
 	}
 }

@@ -123,7 +123,7 @@ func (a *attempt) fail(code, sentence string) error {
 	if status == run.Cancelled {
 		reason = run.FinishCancelled
 		if text.text != "" {
-			a.journal.rec.Output = schema.Nullable(encode(run.Output{Text: text.text, FinishReason: reason}))
+			a.journal.rec.Output = schema.Nullable(encode(run.Output{Text: text.text, FinishReason: reason, Sources: a.conversation.sources}))
 		}
 	}
 	for _, p := range slices.Clone(a.journal.rec.Pending) {

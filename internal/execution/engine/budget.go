@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
@@ -31,6 +32,9 @@ func (j *journal) reserveBudget(ctx context.Context, req *model.Request, fallbac
 	input := model.EstimateInput(*req) * 3 / 2
 	rates, known := highestRates(input, req.Target.Price, fallback)
 	if !known {
+		if lenient(&j.rec.Options) {
+			return nil
+		}
 		return &model.Error{Code: run.CodePricing, Detail: "The run has a max_cost_usd, and the catalogue has no price for its model."}
 	}
 	if req.MaxTokens == 0 {
@@ -51,6 +55,11 @@ func (j *journal) reserveBudget(ctx context.Context, req *model.Request, fallbac
 		req.MaxTokens = max(1, min(req.MaxTokens, paid))
 	}
 	return nil
+}
+
+// lenient reports whether all of the run's budgets are defaults, which no caller set.
+func lenient(o *run.Options) bool {
+	return !slices.ContainsFunc(o.Budgets, func(id string) bool { return !slices.Contains(o.Lenient, id) })
 }
 
 // highestRates returns what a call of a model or its fallback costs at most; not ok

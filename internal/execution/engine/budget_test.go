@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -102,4 +103,84 @@ func TestBudgetOfACancelledCall(t *testing.T) {
 			t.Errorf("a sibling spent %v more", *end.Metrics.TotalCostUSD)
 		}
 	})
+}
+
+// The permissions of an agent bound what a run and those that it starts spend together:
+// ten children at once never spend more than their parent may, and each no more than it
+// may itself.
+func TestPermissionsBoundAFamily(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		r := newHarness(t, db, modeltest.Respond(modeltest.ToolRounds(1000, modeltest.Answer{Text: "Done."})))
+		a, b := r.start("a", 8, nil), r.start("b", 8, nil)
+		whole := 0.006
+		allowed := func(usd float64) run.CostCap {
+			return func(context.Context, string, string) (float64, bool, bool, error) { return usd, true, false, nil }
+		}
+		a.CostCap = allowed(whole)
+		parent := a.begin(run.Request{})
+		a.CostCap, b.CostCap = allowed(whole/2), allowed(whole/2)
+		ids := []string{parent.RunID}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				child := []*node{a, b}[i%2].begin(run.Request{Parent: parent.RunID})
+				mu.Lock()
+				defer mu.Unlock()
+				ids = append(ids, child.RunID)
+			})
+		}
+		all.Wait()
+		spent := 0.0
+		for _, id := range ids {
+			end := a.end(id)
+			if end.ErrorCode != run.CodeBudgetExceeded {
+				t.Errorf("%s %s", end.Status, end.ErrorCode)
+			}
+			if cost := end.Metrics.TotalCostUSD; cost != nil {
+				spent += *cost
+				if id != parent.RunID && *cost > whole/2 {
+					t.Errorf("a child spent %v", *cost)
+				}
+			}
+			r.checkEnded(end)
+		}
+		if spent == 0 || spent > whole {
+			t.Errorf("they spent %v of %v", spent, whole)
+		}
+	})
+}
+
+// A budget that nobody asked for does not bind a model without a price; one of a parent
+// that somebody did ask for does.
+func TestLenientBudgets(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	r.agents.spec.Model.ModelRef = "unpriced"
+	n := r.start("n", 4, nil)
+	n.CostCap = func(context.Context, string, string) (float64, bool, bool, error) { return 1, true, true, nil }
+	first := n.begin(run.Request{})
+	for name, test := range map[string]struct {
+		id   string
+		code string
+	}{
+		"alone":            {first.RunID, ""},
+		"child":            {n.begin(run.Request{Parent: first.RunID}).RunID, ""},
+		"asked for":        {n.begin(run.Request{Limits: run.Limits{MaxCostUSD: new(2.0)}}).RunID, run.CodePricing},
+		"parent's asked":   {n.begin(run.Request{Parent: n.begin(run.Request{Limits: run.Limits{MaxCostUSD: new(2.0)}}).RunID}).RunID, run.CodePricing},
+		"nothing to spend": {n.poor().RunID, run.CodePricing},
+	} {
+		if end := n.end(test.id); end.ErrorCode != test.code || test.code == "" && end.Status != run.Completed {
+			t.Errorf("%s: %s %s", name, end.Status, end.ErrorCode)
+		}
+	}
+}
+
+// poor begins a run whose agent may spend nothing.
+func (n *node) poor() *run.Run {
+	before := n.CostCap
+	defer func() { n.CostCap = before }()
+	n.CostCap = func(context.Context, string, string) (float64, bool, bool, error) { return 0, true, false, nil }
+	return n.begin(run.Request{})
 }

@@ -46,10 +46,14 @@ func (c *conversation) canCompact(t model.Target) bool {
 }
 
 // mayStartTooLong reports whether the messages that a run begins with may need
-// a compaction first, judged by their bytes.
+// a compaction first, or be counted, judged by their bytes.
 func (c *conversation) mayStartTooLong(ctx context.Context) bool {
 	t, err := c.resolveModels(ctx)
-	return err == nil && c.canCompact(t.Target) && (len(c.j.rec.Input)+len(c.spec.System))/3 > c.room(t.Target)
+	if err != nil {
+		return false
+	}
+	bytes, room := len(c.j.rec.Input)+len(c.spec.System), c.room(t.Target)
+	return bytes/3 > room && c.canCompact(t.Target) || bytes/2 > room && c.e.Counter != nil
 }
 
 // beginCall adds to the next commit that the model is called next, or that the
@@ -121,6 +125,7 @@ func (c *conversation) compact(ctx context.Context) error {
 		step.Output = schema.Nullable(encode(s.out))
 		c.messages = s.after
 		c.meter.Reset()
+		c.counted.estimated = 0
 		c.j.emit("context.compacted", compactedData{
 			StepRef: ref, Folded: s.replaced, BeforeTokens: before, AfterTokens: s.out.Tokens,
 		})
@@ -217,8 +222,8 @@ func compactionInput(plan contextwindow.Compaction, style contextwindow.Style, r
 // in any case.
 func (c *conversation) acceptSummary(s *summary, r callResult, more bool) {
 	s.metrics = c.j.countModelCall(r.resp.Usage, r.used, 0)
-	s.out = run.CompactionOutput{Summary: r.resp.Text, Model: r.resp.Model}
-	s.after = contextwindow.Apply(c.messages, s.in.Compaction, r.resp.Text)
+	s.out = run.CompactionOutput{Summary: r.resp.Text, Model: r.resp.Model, Sources: c.sources}
+	s.after = contextwindow.Apply(c.messages, s.in.Compaction, r.resp.Text, c.sources...)
 	for _, n := range contextwindow.Sizes(s.after) {
 		s.out.Tokens += n
 	}
@@ -257,14 +262,7 @@ func (c *conversation) handleOverflow(ctx context.Context, failure error) (retry
 		"run", c.j.rec.RunID, "tenant", c.j.rec.TenantID, "estimated", c.shownTokens, "err", failed.Cause)
 	if c.canCompact(t.Target) && !c.closing {
 		if _, _, ok := c.planCompaction(t.Target); ok {
-			c.j.sealText()
-			c.j.endStep(&run.Step{
-				Seq: c.j.newest().Seq, Type: run.StepLLM, Status: run.StepFailed,
-				Input: c.stepInput(), Error: &failed.Detail,
-			}, run.StepMetrics{})
-			c.j.overhead++
-			c.j.beginStep(run.StepCompaction, nil)
-			return true, c.j.commit(ctx, run.PauseAborts)
+			return true, c.endTooLong(ctx, failed.Detail)
 		}
 	}
 	before := c.shown

@@ -67,7 +67,11 @@ func (c *conversation) gaugeKey(t model.Target) string {
 
 // contextTokens is a model's context window in estimated tokens.
 func (c *conversation) contextTokens(t model.Target) int {
-	n := c.e.gauge.Scale(c.gaugeKey(t), cmp.Or(t.Context, defaultContext))
+	window := cmp.Or(t.Context, defaultContext)
+	n := c.e.gauge.Scale(c.gaugeKey(t), window)
+	if c.counted.ratio > 0 {
+		n = c.counted.scale(window)
+	}
 	if c.refusedTokens > 0 {
 		n = min(n, c.refusedTokens)
 	}

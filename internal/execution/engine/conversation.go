@@ -33,6 +33,7 @@ type conversation struct {
 	form     *jsonform.Form // that the run's answer must have; nil: any
 
 	messages []model.Message
+	sources  []string // the untrusted ones that the run has read, also in messages that it no longer has
 	tools    tool.Set
 	closing  bool // a limit is reached: the next call asks for one last answer, without tools
 
@@ -40,6 +41,7 @@ type conversation struct {
 	toolTokens    int                 // estimated tokens of the tools; 0: not estimated yet
 	refusedTokens int                 // estimated tokens that the model refused as too many; 0: none were
 	shortened     bool                // the last call was refused as too long, and is repeated with less
+	counted       counting            // by the model itself
 	failedTokens  int                 // estimated tokens of the conversation when the last summary failed
 	next          *models             // of the next call, where they are resolved already
 	permit        *model.Permit       // with which the run was woken; nil: none
@@ -56,12 +58,16 @@ type conversation struct {
 // newConversation returns an empty conversation with the agent's own tools. spec
 // may be nil for a run that this attempt does not drive.
 func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
-	c := &conversation{e: j.e, spec: spec, j: j, buffered: j.rec.Options.Plain || f.watch.Output}
+	c := &conversation{e: j.e, spec: spec, j: j, buffered: j.rec.Options.Plain || f.watch.Output, sources: j.rec.Options.Sources}
 	if c.form = formOf(&j.rec.Options); c.form != nil {
 		c.buffered = true // nothing is published that is not used
 	}
 	if spec != nil {
-		c.tools, _ = c.e.Tools.Select(spec.Tools) // unknown names were refused when the agent was written
+		own := spec.Tools
+		if granted := j.rec.Options.Grants; len(granted) > 0 {
+			own = slices.Compact(slices.Sorted(slices.Values(slices.Concat(own, granted))))
+		}
+		c.tools, _ = c.e.Tools.Select(own) // unknown names were refused when the agent was written
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {
 			c.tools = c.tools.Join(c.e.Images.Set([]byte(spec.ImageGeneration)))
 		}
@@ -204,6 +210,7 @@ func (c *conversation) stepInput() schema.Nullable {
 func (c *conversation) recordUsage(r callResult) {
 	c.shortened = false
 	if !r.resp.Usage.Estimated {
+		c.counted.ratio = 0 // what the model reports is newer
 		c.e.gauge.Record(c.gaugeKey(r.used), c.shownTokens+c.toolTokens, r.resp.Usage.InputTokens)
 	}
 }

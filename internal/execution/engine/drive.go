@@ -158,6 +158,11 @@ func (a *attempt) callModel() error {
 		return err
 	}
 	c.closing, a.brokenOff = j.exhausted(), nil
+	if a.speculative == nil {
+		if compacts, err := c.foresee(a.ctx); compacts || err != nil {
+			return err
+		}
+	}
 	r, err := a.answer()
 	if over, ok := errors.AsType[*model.OverLimit](err); ok {
 		return a.waitForLimit(over)
@@ -324,7 +329,7 @@ func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
 	a.turn.transcript = &run.Transcript{Answer: &out}
 	output := run.Output{
 		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
-		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
+		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls, Sources: a.conversation.sources,
 	}
 	if truncated {
 		output.ContinuationToken = a.e.service.Continuation(j.rec.TenantID, j.rec.RunID, j.step)

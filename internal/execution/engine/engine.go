@@ -112,8 +112,10 @@ type Config struct {
 	Models Models
 	Client model.Client
 	Limits *model.Limiter // that Client keeps to; nil: there are no limits
-	Tools  *tool.Registry
-	Gate   policy.Gate
+	// Counter has models count requests that may be too long; nil: they are estimated.
+	Counter model.Counter
+	Tools   *tool.Registry
+	Gate    policy.Gate
 	// Governor judges acts by the rules of companies; nil: there is no governance.
 	Governor policy.Governor
 	Clock    clock.Clock
@@ -144,15 +146,16 @@ type Config struct {
 // Engine drives runs on one node.
 type Engine struct {
 	Config
-	runner   Runner
-	service  Service
-	drafts   *flusher
-	waking   *waking
-	limits   *limitQueue
-	backlog  backlog
-	suspects *suspects
-	gauge    *contextwindow.Gauge
-	attempts *registry
+	runner    Runner
+	service   Service
+	drafts    *flusher
+	waking    *waking
+	limits    *limitQueue
+	backlog   backlog
+	suspects  *suspects
+	gauge     *contextwindow.Gauge
+	uncounted uncounted
+	attempts  *registry
 }
 
 // New returns an engine. Bind it to its runner before use.

@@ -2,9 +2,6 @@ package engine
 
 import (
 	"context"
-	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/ptr"
 	"agentd/internal/base/txn"
@@ -29,28 +26,17 @@ func (e *Engine) judge(ctx context.Context, r *run.Record, spec *run.AgentSpec, 
 	act.Facts = func() (agent, facts map[string]any) {
 		return map[string]any{"version": spec.Version, "model": spec.Model.ModelRef}, map[string]any{"session_id": ptr.Value(r.SessionID)}
 	}
-	return e.Governor.Judge(ctx, subject(r, spec), act)
-}
-
-// actOf returns a tool call as an act.
-func actOf(name, arguments string) policy.Act {
-	act := policy.Act{Actions: []string{"tool:" + name}, Arguments: jsontext.Value(arguments)}
-	if strings.TrimSpace(arguments) == "" {
-		act.Arguments = nil
+	ruling, err := e.Governor.Judge(ctx, subject(r, spec), act)
+	if r.Options.Sandbox != nil { // a test does not punish the agent
+		ruling.Effect = min(ruling.Effect, policy.Deny)
 	}
-	switch name {
-	case "delegate_to_agent":
-		act.Actions = append(act.Actions, "delegate")
-	case "spawn_agent":
-		act.Actions = append(act.Actions, "spawn")
-	}
-	return act
+	return ruling, err
 }
 
 // judgeModel judges a call of the agent's model. A call that would wait for an
 // approval is refused: nobody is asked about calls of models.
-func (e *Engine) judgeModel(ctx context.Context, r *run.Record, spec *run.AgentSpec) (policy.Ruling, error) {
-	ruling, err := e.judge(ctx, r, spec, policy.Act{Actions: []string{"model:" + spec.Model.ModelRef}})
+func (e *Engine) judgeModel(ctx context.Context, r *run.Record, spec *run.AgentSpec, sources []string) (policy.Ruling, error) {
+	ruling, err := e.judge(ctx, r, spec, policy.Act{Actions: []string{"model:" + spec.Model.ModelRef}, Sources: sources})
 	if err == nil && ruling.Effect == policy.Approve {
 		ruling.Effect = policy.Deny
 	}
@@ -73,7 +59,7 @@ func reasonOf(ruling policy.Ruling) string {
 // checkStart judges whether a run may start: by the rules about its model. A run
 // that may not is rejected.
 func (e *Engine) checkStart(ctx context.Context, r *run.Record, spec *run.AgentSpec) (policy.Verdict, policy.Ruling, error) {
-	ruling, err := e.judgeModel(ctx, r, spec)
+	ruling, err := e.judgeModel(ctx, r, spec, r.Options.Sources)
 	if err != nil || ruling.Effect < policy.Deny {
 		return policy.Verdict{}, ruling, err
 	}
@@ -86,7 +72,7 @@ func (a *attempt) governModel() error {
 		return nil
 	}
 	j := a.journal
-	ruling, err := a.e.judgeModel(a.ctx, j.rec, a.spec)
+	ruling, err := a.e.judgeModel(a.ctx, j.rec, a.spec, a.conversation.sources)
 	if err != nil {
 		return err
 	}
@@ -103,7 +89,7 @@ func (t *turn) govern(ctx context.Context, o *outcome, arguments string) (ok boo
 	if t.e.Governor == nil {
 		return true
 	}
-	ruling, err := t.e.judge(ctx, t.j.rec, t.spec, actOf(o.in.Name, arguments))
+	ruling, err := t.e.judge(ctx, t.j.rec, t.spec, policy.ToolAct(o.in.Name, arguments, t.read))
 	if err != nil {
 		t.warn("a call could not be judged", o.in.Name, err)
 		o.fail(notJudged)
@@ -144,7 +130,7 @@ func (t *turn) mustWait(ctx context.Context, c model.ToolCall) bool {
 	if t.e.Governor == nil {
 		return false
 	}
-	ruling, err := t.e.judge(ctx, t.j.rec, t.spec, actOf(c.Name, c.Arguments))
+	ruling, err := t.e.judge(ctx, t.j.rec, t.spec, policy.ToolAct(c.Name, c.Arguments, t.conv.sources))
 	if err != nil || ruling.Effect != policy.Approve {
 		return false
 	}
@@ -164,7 +150,8 @@ func (t *turn) mayHandOver(ctx context.Context, calls []model.ToolCall) bool {
 			continue
 		}
 		var err error
-		if rulings[i], err = t.e.judge(ctx, t.j.rec, t.spec, actOf(c.Name, c.Arguments)); err != nil || rulings[i].Effect >= policy.Approve {
+		rulings[i], err = t.e.judge(ctx, t.j.rec, t.spec, policy.ToolAct(c.Name, c.Arguments, t.conv.sources))
+		if err != nil || rulings[i].Effect >= policy.Approve {
 			return false
 		}
 	}

@@ -26,7 +26,7 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	if err != nil || rec == nil {
 		return err
 	}
-	spec, err := e.Agents.Spec(ctx, rec.TenantID, rec.AgentID, rec.AgentVersion)
+	spec, err := run.SpecOf(ctx, e.Agents, rec)
 	deleted := fault.Is(err, fault.NotFound)
 	if err != nil && !deleted {
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
 	"agentd/internal/base/authz"
@@ -39,25 +40,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // harness is a database, a simulated model and an agent; nodes drive its runs.
 type harness struct {
-	t      testing.TB
-	db     *sqldb.DB
-	runs   *runsql.Store
-	log    *runsql.Events
-	sim    *modeltest.Server
-	who    authz.Caller
-	agents *agents
-	gate   policy.Gate
-	rules  policy.Governor // nil: there is no governance
-	tools  []tool.Tool
-	window int          // the model's context in tokens; 0: not known
-	client model.Client // nil: one that asks sim over HTTP
-	model  *fakeModel   // client, where it is one
-	meter  quota.Meter  // nil: nothing is counted
-	limits model.Limits // of the provider
-	rests  bool         // there is a circuit breaker
-	share  model.Share  // of the next node
-	hub    *event.Hub   // of all nodes; nil: each has its own
-	logs   io.Writer    // nil: those of the test
+	t       testing.TB
+	db      *sqldb.DB
+	runs    *runsql.Store
+	log     *runsql.Events
+	sim     *modeltest.Server
+	who     authz.Caller
+	agents  *agents
+	gate    policy.Gate
+	rules   policy.Governor // nil: there is no governance
+	tools   []tool.Tool
+	window  int           // the model's context in tokens; 0: not known
+	client  model.Client  // nil: one that asks sim over HTTP
+	model   *fakeModel    // client, where it is one
+	counter model.Counter // nil: tokens are estimated
+	meter   quota.Meter   // nil: nothing is counted
+	limits  model.Limits  // of the provider
+	rests   bool          // there is a circuit breaker
+	share   model.Share   // of the next node
+	hub     *event.Hub    // of all nodes; nil: each has its own
+	logs    io.Writer     // nil: those of the test
 }
 
 // bubbleClock is the time of a synctest bubble. A queue takes it for a clock that a
@@ -82,6 +84,15 @@ func (a *agents) Spec(_ context.Context, _, id string, _ int64) (*run.AgentSpec,
 	}
 	spec := a.spec
 	return &spec, nil
+}
+
+// Patched knows only one patch: of the text of the system.
+func (a *agents) Patched(ctx context.Context, tenant, id string, version int64, patch jsontext.Value) (*run.AgentSpec, error) {
+	spec, err := a.Spec(ctx, tenant, id, version)
+	if err == nil {
+		err = json.Unmarshal(patch, &struct{ System *string }{&spec.System}, json.MatchCaseInsensitiveNames(true))
+	}
+	return spec, err
 }
 
 func (a *agents) delete() {
@@ -164,8 +175,8 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
 		Models: model.Resolver{Catalogue: catalogue},
-		Client: model.Router{Wire: limiter}, Limits: limiter,
-		Tools: tools, Gate: r.gate, Governor: r.rules, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
+		Client: model.Router{Wire: limiter}, Limits: limiter, Counter: r.counter,
+		Tools: tools, Gate: r.gate, Governor: r.rules, Watchers: &run.Watchers{}, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
 	})
 	runner = work.NewRunner(work.Config{
 		Kind: engine.WorkKind, Owner: name, Queue: queue, Handler: eng.Handle, Slots: slots, Lease: 5 * time.Second,
@@ -180,6 +191,8 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 		Meter: r.meter,
 	}}
 	eng.Connect(runner, n.Service)
+	n.Watchers = eng.Watchers
+	eng.Watchers.Add(n.OnRunState)
 	if slots > 0 {
 		if err := runner.Start(); err != nil {
 			r.t.Fatal(err)

@@ -230,6 +230,16 @@ func (j *journal) commit(ctx context.Context, pause run.PauseMode) error {
 	return nil
 }
 
+// answer returns the newest step of a model, nil if there is none.
+func (a *additions) answer() *run.Step {
+	for _, s := range slices.Backward(a.steps) {
+		if s.Type == run.StepLLM {
+			return s
+		}
+	}
+	return nil
+}
+
 // committedNow notes that the collected additions are stored.
 func (j *journal) committedNow() {
 	j.next, j.committedStep, j.committed = additions{}, j.step, j.rec.Status
@@ -254,7 +264,7 @@ func (j *journal) ops(pause run.PauseMode) []txn.Op {
 		ops = append(ops, j.appendEvents())
 	}
 	u := run.UpdateOf(j.rec)
-	u.Pause = pause
+	u.Pause, u.Answer = pause, j.next.answer()
 	ops = append(ops, j.e.Runs.Update(tenant, id, u))
 	if j.rec.Status != j.committed {
 		ops = append(ops, func(tx txn.Tx) error { return j.e.Watchers.OnRunState(tx, j.rec) })

@@ -123,8 +123,10 @@ func (a *attempt) endWait() {
 	if j.rec.Wait.For == run.WaitsForModel && j.rec.Wait.Next.Sub(j.began) > minEarly {
 		a.conversation.wokenFrom = j.rec.Wait.Next
 	}
+	if j.rec.Wait.For != run.WaitsForRuns {
+		j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))
+	}
 	j.rec.Wait = run.Wait{Approvals: j.rec.Wait.Approvals}
-	j.next.ops = append(j.next.ops, j.e.Runs.DeleteModelWait(j.rec.TenantID, j.rec.RunID))
 }
 
 // voidText discards the text of the running step. Readers, who may have seen it,

@@ -34,6 +34,9 @@ func (j *journal) pause(ctx context.Context) error {
 		}
 	}
 	j.holdBegun()
+	if j.rec.Wait.For == run.WaitsForRuns { // the calls that wait are made again when it is resumed
+		j.rec.Wait = run.Wait{Approvals: j.rec.Wait.Approvals}
+	}
 	if j.rec.Wait.For != "" { // the wait that was to begin: a new step follows what may be said meanwhile
 		if n := len(j.events.live); n > 0 && j.events.live[n-1].Name == "step.retrying" { // not all waits have the event
 			j.events.dropLast()

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/model"
@@ -35,7 +36,8 @@ func (e *Engine) probe(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 func (a *attempt) canCallAtOnce(ctx context.Context) bool {
 	rec := a.journal.rec
 	return !a.facts.watch.Input && !a.facts.remote && !a.facts.recalls &&
-		rec.SessionID == nil && rec.Options.Continues == "" && rec.Options.Follows == "" && rec.Options.Inherits == "" &&
+		rec.Options.ForkOf == "" && rec.Options.Inherits == "" && rec.Options.Continues == "" && rec.Options.Follows == "" &&
+		rec.SessionID == nil &&
 		len(rec.Options.Budgets) == 0 && !a.conversation.mayStartTooLong(ctx)
 }
 
@@ -48,7 +50,7 @@ func (a *attempt) prepare() error {
 		return nil
 	}
 	rec := a.journal.rec
-	if rec.Options.Inherits != "" && !t.replayed {
+	if (rec.Options.Inherits != "" || rec.Options.ForkOf != "") && !t.replayed {
 		if err := t.replay(a.ctx); err != nil {
 			return err
 		}
@@ -81,6 +83,7 @@ func (a *attempt) prepare() error {
 		return err
 	}
 	c.messages = t.transcript.After(c.opening(in, t.transcript.Recalled, earlier))
+	c.sources = model.JoinSources(c.sources, t.transcript.Sources(rec), model.SourcesOf(c.messages), t.transcript.SourcesOfResults())
 	a.journal.overhead = t.transcript.OverheadSteps
 	t.transcript.Messages = nil
 	return nil
@@ -134,6 +137,7 @@ func (a *attempt) recall(message string) error {
 		Seq: seq, Type: run.StepMemory, Status: run.StepCompleted, Output: schema.Nullable(encode(found)),
 	}, run.StepMetrics{})
 	a.turn.transcript.Recalled = &found.Text
+	a.conversation.sources = model.JoinSources(a.conversation.sources, found.Sources)
 	return j.commit(a.ctx, run.PauseAborts)
 }
 
@@ -141,6 +145,16 @@ func (a *attempt) recall(message string) error {
 // continues, of the responses before it, or of its session.
 func (a *attempt) earlierTurns() ([]model.Message, error) {
 	rec := a.journal.rec
+	for depth := 0; rec.Options.ForkOf != "" && depth < maxContinued; depth++ {
+		of, err := a.e.Runs.Get(a.ctx, rec.TenantID, rec.Options.ForkOf)
+		if fault.Is(err, fault.NotFound) { // deleted with its session
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		rec = of
+	}
 	if id := rec.Options.Continues; id != "" && rec.SessionID == nil {
 		return a.e.conversationOf(a.ctx, rec.TenantID, id, 0)
 	}

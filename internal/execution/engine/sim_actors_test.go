@@ -66,6 +66,7 @@ func (w *world) heal() {
 	for _, id := range w.ids {
 		w.whole(id)
 	}
+	w.families()
 	w.metered()
 }
 
@@ -287,12 +288,26 @@ func (w *world) begin() {
 	w.mu.Unlock()
 	_, err := n.Create(context.Background(), w.who, run.Request{
 		RunID: id, AgentID: w.agents.spec.ID, Input: schema.Object(fmt.Sprintf(`{"message":"Do %d."}`, len(w.ids))),
-		Options: run.Options{Plain: w.chance(20)},
+		Options: run.Options{Plain: w.chance(20)}, Parent: w.parent(),
 	})
 	w.tell("%s is begun by %s: %v", w.short(id), n.name, err)
 	if w.harmless(err) == nil {
 		w.accepted[id] = err == nil
 	}
+}
+
+// parent returns a run that starts the next one; mostly none does.
+func (w *world) parent() string {
+	var known []string
+	for _, id := range w.ids {
+		if w.accepted[id] {
+			known = append(known, id)
+		}
+	}
+	if len(known) == 0 || !w.chance(40) {
+		return ""
+	}
+	return known[w.rng.IntN(len(known))]
 }
 
 // choice returns the approval of a decision: a pending one, mostly.

@@ -232,6 +232,28 @@ func (w *world) whole(id string) {
 	if rec.ResourceLimits.MaxCostUSD != nil {
 		w.budget(rec, cost)
 	}
+	for _, id := range rec.Options.Budgets {
+		w.spent[id] += cost
+	}
+}
+
+// families fails if the runs of a family spent more together than the budget of one of
+// them, or than was counted.
+func (w *world) families() {
+	w.t.Helper()
+	for id, cost := range w.spent {
+		var limit, spent, reserved int64
+		err := w.db.QueryRow(context.Background(), `SELECT cap, spent, reserved FROM run_budgets WHERE tenant_id = ? AND budget_id = ?`, w.who.TenantID, id).
+			Scan(&limit, &spent, &reserved)
+		if err != nil {
+			w.t.Error(err)
+			continue
+		}
+		w.tally.count("family with a budget")
+		if nano := int64(cost * 1e9); reserved != 0 || spent > limit || nano > limit+1 || spent < nano-int64(len(w.ids)) {
+			w.t.Errorf("seed %d: the family of %s cost %d; of %d it spent %d, %d are reserved", w.seed, w.short(id), nano, limit, spent, reserved)
+		}
+	}
 }
 
 // answered checks that calls have one result each.

@@ -91,7 +91,7 @@ func simulate(t *testing.T, kind sqldbtest.Engine, worlds int) {
 
 // mustHappen has what the simulation must have met, so that it tests faults.
 var mustHappen = []string{
-	"crash before a write", "crash after a write", "write refused", "write made and reported as failed",
+	"family with a budget", "crash before a write", "crash after a write", "write refused", "write made and reported as failed",
 	"node killed", "node back under its name", "node under a new name", "node stalled", "lease ran out", "two nodes",
 	"pause", "resume", "resume with a note", "approve", "approve edited", "reject", "reject and continue",
 	"respond", "authorize", "cancel", "time passed", "approval decided once",

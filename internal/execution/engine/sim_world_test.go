@@ -48,6 +48,7 @@ type world struct {
 	who    authz.Caller
 	agents *agents
 	limits model.Limits // of the provider
+	cap    float64      // US dollars that the agent's permissions let a run spend; 0: no cap
 	hub    *event.Hub   // nil: nodes hear nothing of each other
 	nodes  []*simNode
 	names  int
@@ -68,6 +69,7 @@ type world struct {
 	accepted   map[string]bool     // of these, the former
 	decided    map[string]int      // decisions that counted, by approval
 	seen       map[string]*journal // by run
+	spent      map[string]float64  // US dollars of all runs that spend from a budget, by its id
 }
 
 // play simulates one world.
@@ -81,7 +83,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		runs: runsql.New(db), log: runsql.NewEvents(db),
 		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, paid: map[string]int{}, lasting: map[string]bool{}, accepted: map[string]bool{},
-		decided: map[string]int{}, seen: map[string]*journal{},
+		decided: map[string]int{}, seen: map[string]*journal{}, spent: map[string]float64{},
 	}
 	w.agents = &agents{spec: w.agent()}
 	if luck := seeded(seed, "limits"); luck.IntN(2) == 0 {
@@ -90,6 +92,9 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 			w.limits.TokensPerMinute = 2000 + luck.IntN(5000)
 		}
 		w.happened("provider has limits", fmt.Sprint(w.limits))
+	}
+	if luck := seeded(seed, "permissions"); luck.IntN(2) == 0 {
+		w.cap = float64(5+luck.IntN(60)) / 1000
 	}
 	if w.chance(50) {
 		w.hub = event.NewHub()
@@ -149,6 +154,14 @@ func (w *world) agent() run.AgentSpec {
 		spec.Limits.MaxCostUSD = &usd
 	}
 	return spec
+}
+
+// costCap is what the permissions of the agent allow, which an admin reduces with every
+// third run. It implements run.CostCap.
+func (w *world) costCap(context.Context, string, string) (usd float64, bounded, lenient bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cap / float64(1+len(w.ids)/3), w.cap > 0, false, nil
 }
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
@@ -245,6 +258,7 @@ func (w *world) open(name string, slots int) *simNode {
 	n.Service = &run.Service{
 		Runs: w.runs, Writer: writer, Queue: queue, Log: w.log, Hub: hub, Agents: w.agents, Starter: eng,
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind, Meter: meter,
+		CostCap: w.costCap,
 	}
 	eng.Connect(n.runner, n.Service)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/tool"
@@ -28,6 +29,7 @@ type outcome struct {
 	ruling   policy.Ruling    // of the company's rules
 	save     txn.Op           // makes the call's files artifacts; nil where there are none
 	needs    *run.PendingAuth // the call was not made: it needs this authorization first
+	awaits   *tool.Await      // the call goes on without a worker, and is made again later
 }
 
 // fail makes text the call's result, as an error that the model reads.
@@ -40,12 +42,13 @@ func (o *outcome) fail(format string, args ...any) {
 func (t *turn) runTools(ctx context.Context) error {
 	calls := t.j.pendingTools()
 	if t.e.Meter != nil {
-		if err := t.e.Meter.AllowToolCalls(ctx, t.j.rec.TenantID, len(calls)); err != nil {
+		if err := t.e.Meter.AllowToolCalls(ctx, t.j.rec.TenantID, countNew(calls)); err != nil {
 			return err
 		}
 	}
 	outcomes := t.startCalls(ctx, calls)
 	var needs *run.PendingAuth
+	var awaits []*tool.Await
 	for n := 0; n < len(calls); {
 		batch, err := receive(ctx, outcomes)
 		if err != nil {
@@ -57,6 +60,11 @@ func (t *turn) runTools(ctx context.Context) error {
 				t.j.hold(o.step.StepSeq)
 				continue
 			}
+			if o.awaits != nil {
+				awaits = append(awaits, o.awaits)
+				t.recordAwait(o)
+				continue
+			}
 			t.record(o)
 			if o.ruling.Effect == policy.Terminate {
 				return &governedError{"A call was refused: " + reasonOf(o.ruling)}
@@ -66,9 +74,12 @@ func (t *turn) runTools(ctx context.Context) error {
 		pause := run.PauseKept // other calls are still under way
 		if n == len(calls) {
 			pause = run.PauseAborts
-			if needs != nil {
+			switch {
+			case needs != nil:
 				t.awaitAuth(needs)
-			} else {
+			case awaits != nil:
+				t.awaitRuns(awaits)
+			default:
 				t.next(ctx)
 			}
 		}
@@ -82,6 +93,7 @@ func (t *turn) runTools(ctx context.Context) error {
 // startCalls makes each call in a goroutine of its own. Calls beyond the run's
 // limit fail without being made.
 func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan outcome {
+	t.read = t.conv.sources
 	allowed := len(calls)
 	if limit := t.j.limits().MaxToolCalls; limit != nil {
 		allowed = int(max(0, min(int64(allowed), *limit-t.j.rec.Metrics.ToolCallsCount)))
@@ -92,12 +104,15 @@ func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan o
 		go func() {
 			start := time.Now()
 			o := outcome{in: *p.Tool}
-			if i < allowed {
+			if i < allowed || p.Awaits != nil {
 				o = t.call(ctx, &p, interrupted)
 			} else {
 				o.fail("not called: the run's limit of tool calls is reached")
 			}
 			o.step, o.took = p.Ref(), time.Since(start)
+			if p.Awaits != nil {
+				o.took = t.e.Clock.Now().Sub(p.StartedAt)
+			}
 			outcomes <- o
 		}()
 	}
@@ -128,7 +143,9 @@ func (t *turn) record(o outcome) {
 	for _, v := range o.verdicts {
 		t.j.recordVerdict(o.step, v)
 	}
-	t.j.recordRuling(t.spec, o.step, o.in.ToolCallID, o.ruling)
+	if !t.awaited(o.step.StepSeq) { // otherwise it was recorded when the wait began
+		t.j.recordRuling(t.spec, o.step, o.in.ToolCallID, o.ruling)
+	}
 	o.out.Rulings = o.ruling.Findings
 	step := &run.Step{
 		Seq: o.step.StepSeq, Type: run.StepTool, Status: run.StepCompleted, CallOf: t.askedBy(o.in.ToolCallID, o.in.Arguments),
@@ -151,6 +168,7 @@ func (t *turn) record(o outcome) {
 		t.j.next.ops = append(t.j.next.ops, o.save)
 	}
 	t.j.endStep(step, run.StepMetrics{ToolCallsCount: 1})
+	t.conv.sources = model.JoinSources(t.conv.sources, o.out.Sources)
 	m := run.ToolMessage(o.in, o.out)
 	m.From = t.j.origin(o.step.StepSeq)
 	t.transcript.Results[o.in.ToolCallID] = m
@@ -170,22 +188,20 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 		o.fail(interruptedNote)
 		return o
 	}
-	if res, refused := t.repeats.Refuses(in.Name, in.Arguments); refused {
-		o.fail("%s", res.Output)
-		return o
-	}
-	arguments, ok := t.checkCall(ctx, &o)
-	if !ok {
-		return o
-	}
-	if !t.govern(ctx, &o, arguments) {
-		return o
+	arguments := in.Arguments
+	if p.Awaits != nil { // it was checked and judged when it was made
+		o.ruling.Findings = p.Rulings
+	} else {
+		var ok bool
+		if arguments, ok = t.mayCall(ctx, &o); !ok {
+			return o
+		}
 	}
 	rec := t.j.rec
 	res, err := t.conv.tools.Call(ctx, tool.Call{
 		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
 		WorkspaceID: rec.Options.WorkspaceID,
-		StepID:      p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments,
+		StepID:      p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments, Awaits: p.Awaits, Sources: t.read,
 	})
 	if err != nil {
 		o.fail("the run ended before the tool did")
@@ -194,14 +210,20 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 	if res.Cause != nil {
 		t.warn("a tool failed", in.Name, res.Cause)
 	}
-	if n := res.Authorize; n != nil {
+	if n := res.Authorize; n != nil && t.sandboxed() {
+		o.fail(sandboxNote, "a person would have to authorize it first")
+		return o
+	} else if n != nil {
 		o.needs = &run.PendingAuth{ServerID: n.ServerID, Name: n.Name, AuthorizationURL: n.URL}
+		return o
+	}
+	if o.awaits = res.Await; o.awaits != nil {
 		return o
 	}
 	if t.watch.Tool && !t.checkResult(ctx, &o, &res) {
 		return o
 	}
-	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed}
+	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed, Sources: res.Sources}
 	if len(res.Files) > 0 && t.e.Artifacts != nil {
 		if err := t.saveFiles(ctx, &o, res.Files); err != nil {
 			t.warn("a tool's files could not be stored", in.Name, err)
@@ -209,6 +231,22 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 		}
 	}
 	return o
+}
+
+// mayCall checks and judges a call right before it is made, and returns its
+// arguments. If it may not be made, that is its result, and ok is false.
+func (t *turn) mayCall(ctx context.Context, o *outcome) (arguments string, ok bool) {
+	if res, refused := t.repeats.Refuses(o.in.Name, o.in.Arguments); refused {
+		o.fail("%s", res.Output)
+		return "", false
+	}
+	if !t.mayInSandbox(o) {
+		return "", false
+	}
+	if arguments, ok = t.checkCall(ctx, o); !ok {
+		return "", false
+	}
+	return arguments, t.govern(ctx, o, arguments)
 }
 
 func (t *turn) warn(message, tool string, err error) {

@@ -33,6 +33,8 @@ type turn struct {
 	replayed    bool              // transcript, approvals and repeats are those of the journal
 	stepIDs     map[string]string // of calls that were under way when the run that is continued failed, by tool_call_id
 	interrupted map[string]bool   // calls that were under way when the last worker died, by tool_call_id
+
+	read []string // the sources that the model had read when it asked for the calls under way
 }
 
 func newTurn(c *conversation, f facts) *turn {
@@ -59,6 +61,8 @@ func (t *turn) next(ctx context.Context) {
 			t.beginCall(run.ToolInput{
 				ToolCallID: c.ID, Name: c.Name, Arguments: approval.EffectiveArguments(), ApprovalID: approval.ApprovalID,
 			})
+		case t.sandboxed() && (t.isQuestion(c) || t.needsApproval(ctx, c)):
+			t.refuseInSandbox(c)
 		case t.isQuestion(c):
 			if question == nil {
 				question = &c

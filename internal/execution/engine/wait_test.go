@@ -101,9 +101,7 @@ func TestApprovals(t *testing.T) {
 		if diff := cmp.Diff([]string{"l1", "p2"}, sorted(r.results(started.RunID))); diff != "" {
 			t.Errorf("the calls that need no approval are made first:\n%s", diff)
 		}
-		if n := n.engine.Active(); n != 0 {
-			t.Errorf("a run that waits is held by %d workers", n)
-		}
+		waitFor(t, func() bool { return n.engine.Active() == 0 }) // a run that waits is held by no worker
 		if _, err := n.Approve(t.Context(), r.who, started.RunID, run.ApproveRequest{}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("two wait and none is named: %v", err)
 		}

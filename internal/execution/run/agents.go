@@ -20,6 +20,17 @@ type AgentSource struct{ Agents *agent.Agents }
 
 // Spec implements Agents.
 func (s AgentSource) Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error) {
+	return s.spec(ctx, tenant, id, version, nil)
+}
+
+// Patched implements Agents.
+func (s AgentSource) Patched(ctx context.Context, tenant, id string, version int64, patch jsontext.Value) (*AgentSpec, error) {
+	return s.spec(ctx, tenant, id, version, func(config *agent.Config) error { return s.Agents.Patch(config, patch) })
+}
+
+func (s AgentSource) spec(
+	ctx context.Context, tenant, id string, version int64, change func(*agent.Config) error,
+) (*AgentSpec, error) {
 	g, err := s.Agents.Get(ctx, tenant, id)
 	if err != nil {
 		return nil, err
@@ -39,6 +50,11 @@ func (s AgentSource) Spec(ctx context.Context, tenant, id string, version int64)
 		}
 		config = agent.Config{}
 		if err := json.Unmarshal(old.Config, &config); err != nil {
+			return nil, err
+		}
+	}
+	if change != nil {
+		if err := change(&config); err != nil {
 			return nil, err
 		}
 	}

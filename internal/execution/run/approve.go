@@ -81,29 +81,42 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 func (s *Service) Reject(ctx context.Context, who authz.Caller, id string, in RejectRequest) (RejectAnswer, error) {
 	var answer RejectAnswer
 	ctx = txn.WithAnswer(ctx, func() any { return answer })
-	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
-		a, others, err := c.choose(in.ApprovalID)
-		if err != nil {
-			return err
-		}
-		a.Status, a.Reason = ApprovalRejected, in.Reason
-		if err := c.decide(a, who); err != nil {
-			return err
-		}
-		answer = RejectAnswer{Rejected: true, RunID: id, ApprovalID: a.ApprovalID, Reason: in.Reason}
-		switch {
-		case !in.Continue:
-			sentence := in.Reason
-			if sentence == "" {
-				sentence = "The call of " + a.ToolName + " was not approved."
-			}
-			return c.end(Rejected, CodeApprovalRejected, sentence)
-		case others > 0:
-			return nil
-		}
-		return c.resume()
+	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) (err error) {
+		answer, err = c.reject(who, in)
+		return err
 	})
 	return answer, err
+}
+
+// RejectTx is Service.Reject inside a transaction. Errors: as Approve.
+func RejectTx(tx txn.Tx, s *Service, who authz.Caller, id string, in RejectRequest) error {
+	return mutateTx(tx, s, who.TenantID, id, func(c *mutation) error {
+		_, err := c.reject(who, in)
+		return err
+	})
+}
+
+func (c *mutation) reject(who authz.Caller, in RejectRequest) (RejectAnswer, error) {
+	a, others, err := c.choose(in.ApprovalID)
+	if err != nil {
+		return RejectAnswer{}, err
+	}
+	a.Status, a.Reason = ApprovalRejected, in.Reason
+	if err := c.decide(a, who); err != nil {
+		return RejectAnswer{}, err
+	}
+	answer := RejectAnswer{Rejected: true, RunID: c.r.RunID, ApprovalID: a.ApprovalID, Reason: in.Reason}
+	switch {
+	case !in.Continue:
+		sentence := in.Reason
+		if sentence == "" {
+			sentence = "The call of " + a.ToolName + " was not approved."
+		}
+		return answer, c.end(Rejected, CodeApprovalRejected, sentence)
+	case others > 0:
+		return answer, nil
+	}
+	return answer, c.resume()
 }
 
 // choose returns the approval that a decision is about, and how many others are

@@ -174,16 +174,7 @@ func (s *Service) inheriting(from, message string, then Admission) Admission {
 			return false, err
 		}
 		if strings.TrimSpace(message) != "" {
-			out, err := json.Marshal(NoteOutput{message})
-			if err != nil {
-				return false, err
-			}
-			at := s.Clock.Now()
-			note := &Step{
-				StepID: ident.New(), RunID: r.RunID, TenantID: r.TenantID, Seq: r.StepSeq, StepIndex: r.StepSeq - 1,
-				Type: StepInput, Status: StepCompleted, StartedAt: at, CompletedAt: &at, Output: out, Metrics: schema.Nullable("{}"),
-			}
-			if err := s.Runs.AppendStep(note)(tx); err != nil {
+			if err := appendNote(tx, s, r, message); err != nil {
 				return false, err
 			}
 		}
@@ -192,6 +183,19 @@ func (s *Service) inheriting(from, message string, then Admission) Admission {
 		}
 		return then(tx, r)
 	}
+}
+
+// appendNote stores a message to the agent as the newest step of a new run.
+func appendNote(tx txn.Tx, s *Service, r *Record, message string) error {
+	out, err := json.Marshal(NoteOutput{message})
+	if err != nil {
+		return err
+	}
+	at := s.Clock.Now()
+	return s.Runs.AppendStep(&Step{
+		StepID: ident.New(), RunID: r.RunID, TenantID: r.TenantID, Seq: r.StepSeq, StepIndex: r.StepSeq - 1,
+		Type: StepInput, Status: StepCompleted, StartedAt: at, CompletedAt: &at, Output: out, Metrics: schema.Nullable("{}"),
+	})(tx)
 }
 
 func truncated(output schema.Nullable) bool {

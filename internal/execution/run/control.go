@@ -17,7 +17,7 @@ import (
 
 // Pause requests that a running run stops at its next step boundary. A step that
 // is under way is finished; an answer is held until the run is resumed. A run
-// that waits for a model is paused at once. Errors: NotFound; Conflict unless the
+// that waits for a model or for other runs is paused at once. Errors: NotFound; Conflict unless the
 // run is running.
 func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {
@@ -38,14 +38,17 @@ func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 	})
 }
 
-// pauseWait pauses a run that waits for a model. A worker that was about to try
-// again is fenced off.
+// pauseWait pauses a run that waits without a person. A worker that was about to
+// try again is fenced off.
 func (c *mutation) pauseWait() error {
 	if err := c.s.Queue.DeleteTx(c.tx, c.s.WorkKind, c.r.RunID); err != nil {
 		return err
 	}
-	if err := c.endModelWait(); err != nil {
+	if err := c.endWait(); err != nil {
 		return err
+	}
+	if c.r.Wait.For == WaitsForRuns { // its calls go on, and are asked for their results when it is resumed
+		return c.pauseByHand()
 	}
 	for _, p := range c.r.Pending { // a new step follows what may be said meanwhile
 		if err := c.s.Runs.Settle(c.r.TenantID, c.r.Options.Budgets, p.Reserved, 0)(c.tx); err != nil {
@@ -56,6 +59,11 @@ func (c *mutation) pauseWait() error {
 		}
 	}
 	c.r.Pending = nil
+	return c.pauseByHand()
+}
+
+// pauseByHand moves the run to paused, because a caller requested it.
+func (c *mutation) pauseByHand() error {
 	c.r.Status, c.r.Wait = Paused, Wait{Approvals: c.r.Wait.Approvals}
 	return c.emit(Paused.EventName(), struct {
 		Status Status `json:"status"`

@@ -13,15 +13,17 @@ const (
 	BySchedule InitiatorType = "schedule" // of an agent, whose id it has
 	BySensor   InitiatorType = "sensor"
 	ByTodo     InitiatorType = "todo" // of a session
-	ByPlatform InitiatorType = "platform"
+	// ByImprovement is the sandbox test of an improvement proposal.
+	ByImprovement InitiatorType = "improvement"
+	ByPlatform    InitiatorType = "platform"
 )
 
 // Initiator is who or what started a run.
 type Initiator struct {
 	_ struct{} `json:"-" name:"RunInitiator"`
 
-	Type InitiatorType `json:"type" enum:"key,member,run,schedule,sensor,todo,platform" required:"true"`
-	ID   string        `json:"id" required:"true" doc:"Of the key, member, run, sensor or todo; of the agent, for a schedule. Empty for the platform."`
+	Type InitiatorType `json:"type" enum:"key,member,run,schedule,sensor,todo,improvement,platform" required:"true"`
+	ID   string        `json:"id" required:"true" doc:"Of the key, member, run, sensor, todo or improvement proposal; of the agent, for a schedule. Empty for the platform."`
 	Name string        `json:"name,omitzero" doc:"What it is called; only with fields=summary."`
 }
 

@@ -27,6 +27,7 @@ type RecalledEntry struct {
 type Recalled struct {
 	Text    string          `json:"text"`
 	Entries []RecalledEntry `json:"entries"`
+	Sources []string        `json:"sources,omitzero"` // untrusted ones that the entries have content of
 }
 
 // MemorySource is the port through which a run reads its agent's memory: once,

@@ -31,16 +31,18 @@ type mutation struct {
 // mutate changes a run in one transaction. Like workers, it locks the work item
 // before the row; the item becomes due by that.
 func (s *Service) mutate(ctx context.Context, tenant, id string, do func(*mutation) error) error {
-	return s.Writer.Write(ctx, func(tx txn.Tx) error {
-		if err := s.Release(tx, tenant, id); err != nil {
-			return err
-		}
-		r, err := s.Runs.LockTx(tx, tenant, id)
-		if err != nil {
-			return err
-		}
-		return s.change(tx, r, do)
-	})
+	return s.Writer.Write(ctx, func(tx txn.Tx) error { return mutateTx(tx, s, tenant, id, do) })
+}
+
+func mutateTx(tx txn.Tx, s *Service, tenant, id string, do func(*mutation) error) error {
+	if err := s.Release(tx, tenant, id); err != nil {
+		return err
+	}
+	r, err := s.Runs.LockTx(tx, tenant, id)
+	if err != nil {
+		return err
+	}
+	return s.change(tx, r, do)
 }
 
 // change applies do to a locked run and stores the result.
@@ -125,7 +127,7 @@ func (c *mutation) end(status Status, code, sentence string) error {
 	spent := func(reserved int64) int64 { return reserved } // the call's cost stays unknown, so all of it counts
 	if c.r.Wait.For != "" {                                 // no call is under way
 		spent = func(int64) int64 { return 0 }
-		if err := c.endModelWait(); err != nil {
+		if err := c.endWait(); err != nil {
 			return err
 		}
 	}
@@ -145,9 +147,13 @@ func (c *mutation) end(status Status, code, sentence string) error {
 	}{status, sentence, code})
 }
 
-// endModelWait ends the run's wait for a model, which counts as running.
-func (c *mutation) endModelWait() error {
+// endWait ends the run's wait for a model or for other runs, which counts as
+// running.
+func (c *mutation) endWait() error {
 	c.r.Metrics.DurationMS += float64(c.now.Sub(c.r.Wait.Since).Microseconds()) / 1000
+	if c.r.Wait.For == WaitsForRuns {
+		return nil
+	}
 	return c.s.Runs.DeleteModelWait(c.r.TenantID, c.r.RunID)(c.tx)
 }
 

@@ -19,6 +19,7 @@ import (
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/tool"
 )
 
 // Run is one execution of an agent, as callers see it.
@@ -48,11 +49,12 @@ type Run struct {
 	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 
-	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model,provider_limit" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded. provider_limit: the provider's limit of calls or tokens is reached."`
+	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model,provider_limit,child_runs" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded. provider_limit: the provider's limit of calls or tokens is reached. child_runs: runs that its tool calls started."`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again, at the latest."`
 	Attempts      int        `json:"attempts,omitzero" doc:"Failed attempts of the step that waits."`
 
 	ContinuesRunID   string  `json:"continues_run_id,omitzero" format:"uuid" doc:"The run that this one continues."`
+	ForkedFromRunID  string  `json:"forked_from_run_id,omitzero" format:"uuid" doc:"The run that this one was forked from."`
 	ContinuedByRunID *string `json:"continued_by_run_id,omitzero" format:"uuid" doc:"The run that continues this one after it failed."`
 
 	StartedBy    *Initiator `json:"started_by" doc:"Who or what started the run; null for runs of versions that did not store it."`
@@ -107,17 +109,39 @@ type Options struct {
 	Continues string `json:"continues,omitzero"`
 	// Inherits is the id of the run that failed, and whose steps this one begins with.
 	Inherits string `json:"inherits,omitzero"`
+	// ForkOf is the id of the run that this one was forked from, whose earlier turns it
+	// follows too.
+	ForkOf string `json:"fork_of,omitzero"`
 	// Follows is the id of the response that is this run's history; see package
 	// responsechain.
 	Follows string `json:"follows,omitzero"`
 	// Budgets are the ids of the budgets that the run spends from: its own, and
 	// those of the run that started it.
 	Budgets []string `json:"budgets,omitzero"`
+	// Lenient are those of Budgets that nobody asked for: they do not bind a model
+	// without a price.
+	Lenient []string `json:"lenient,omitzero"`
 	// WorkspaceID is where the file tools work; "": in the agent's workspace.
 	WorkspaceID string `json:"workspace_id,omitzero"`
 	// KeyID is the API key that started the run, whose use is counted; "": the run
 	// was started from a browser session, or by the platform.
 	KeyID string `json:"key_id,omitzero"`
+	// Sources are the untrusted sources that the run has content of when it begins, from
+	// what started it.
+	Sources []string `json:"sources,omitzero"`
+	// Grants are tools that the run has beside those of its agent.
+	Grants []string `json:"grants,omitzero"`
+	// Wakes is the work that becomes due in the commit with which the run ends; nil
+	// for none.
+	Wakes *Wakes `json:"wakes,omitzero"`
+	// Sandbox makes the run a test of a change of its agent; nil: it is not one.
+	Sandbox *Sandbox `json:"sandbox,omitzero"`
+}
+
+// Wakes names an item of work; see work.Item.
+type Wakes struct {
+	Kind string `json:"kind"`
+	Key  string `json:"key"`
 }
 
 // apply sets the options that are not set.
@@ -175,6 +199,9 @@ type Output struct {
 	// ContinuationToken is set if Truncated is; see Service.Continue.
 	ContinuationToken string           `json:"continuation_token,omitzero"`
 	ToolCalls         []model.ToolCall `json:"tool_calls,omitzero"` // calls of the caller's own tools
+	// Sources are the untrusted sources that the run has read, itself or by what it
+	// inherited; see model.Message.
+	Sources []string `json:"sources,omitzero"`
 }
 
 // Limits bound a run. Nil is no limit; 0 allows none (rule D6-zero-limit).
@@ -335,9 +362,10 @@ type CompactionInput struct {
 
 // CompactionOutput is the output of a completed step of type compaction.
 type CompactionOutput struct {
-	Summary string `json:"summary"`
-	Tokens  int    `json:"tokens"` // estimate, of the conversation with the summary
-	Model   string `json:"model,omitzero"`
+	Summary string   `json:"summary"`
+	Tokens  int      `json:"tokens"` // estimate, of the conversation with the summary
+	Model   string   `json:"model,omitzero"`
+	Sources []string `json:"sources,omitzero"` // untrusted ones that the run had read by then
 }
 
 // StepMetrics are the metrics of one step.
@@ -380,6 +408,8 @@ type ToolOutput struct {
 	Artifacts []string `json:"artifacts,omitzero"` // ids of the files that the call produced
 	// Rulings are the rules of the company that judged the call, with their decisions.
 	Rulings []policy.Finding `json:"rulings,omitzero"`
+	// Sources are the untrusted sources that the result has content of.
+	Sources []string `json:"sources,omitzero"`
 }
 
 // PendingStep is a step that was begun and has no result. After a crash it shows
@@ -400,6 +430,11 @@ type PendingStep struct {
 	Deaths int  `json:"deaths,omitzero"` // how often the process died while the step was under way
 	Alone  bool `json:"alone,omitzero"`  // in its last try no other step that may kill was under way
 	Killed bool `json:"killed,omitzero"` // it kills the process, and is not tried again
+
+	// Awaits is the run that a tool call waits for, and Rulings what the rules said
+	// of the call when it was made.
+	Awaits  *tool.Await      `json:"awaits,omitzero"`
+	Rulings []policy.Finding `json:"rulings,omitzero"`
 }
 
 // Ref returns the reference to the step.

@@ -40,11 +40,16 @@ type Service struct {
 	Sessions SessionGate    // nil: there are none
 	Audit    audit.Recorder // of decisions about approvals; nil: nothing is recorded
 	// Names returns what agents, keys and members are called; nil: nothing has a name.
-	Names Names
+	Names   Names
+	CostCap CostCap // nil: no agent has permissions
 	// Artifacts returns the files that a run produced, oldest first; nil: none are
 	// stored.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
 }
+
+// CostCap returns what the permissions of an agent let its runs spend on models, in US
+// dollars; not bounded where they set no cap, lenient where nobody asked for it.
+type CostCap func(ctx context.Context, tenant, agent string) (usd float64, bounded, lenient bool, err error)
 
 // Request describes a run to be created.
 type Request struct {
@@ -63,8 +68,14 @@ type Request struct {
 	// StepSeq is the number of the last step that the run begins with.
 	StepSeq int64
 	// Parent is the run that starts this one, whose budgets it spends from too, and
-	// ParentStep the step of its call. An empty Parent: no run starts it.
+	// ParentStep the step of its call. An empty Parent: no run starts it. The end of
+	// a run with a ParentStep wakes its parent, and it is refused if the parent has
+	// ended.
 	Parent, ParentStep string
+	// Wakes is the work that the run's end makes due, where no step started it.
+	Wakes Wakes
+	// TeamRunID is the run of a team that the run is part of; "": none.
+	TeamRunID string
 	// StartedBy is what starts the run, where it is neither the caller nor Parent.
 	StartedBy Initiator
 	// Answer, if set, returns the answer to the request that creates the run; see
@@ -77,7 +88,10 @@ type Request struct {
 // for a suspended agent, and with ALREADY_EXISTS for a Request.RunID that
 // exists.
 func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
-	spec, err := s.Agents.Spec(ctx, who.TenantID, req.AgentID, req.AgentVersion)
+	spec, err := SpecOf(ctx, s.Agents, &Record{
+		Run:     Run{TenantID: who.TenantID, AgentID: req.AgentID, AgentVersion: req.AgentVersion},
+		Options: Options{Sandbox: req.Options.Sandbox},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +110,31 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		},
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
-	r.Options.KeyID = who.KeyID
+	r.Options.KeyID, r.Options.Lenient = who.KeyID, nil
+	if err := capCost(ctx, r, s.CostCap); err != nil {
+		return nil, err
+	}
 	r.Options.apply(model.MergeSettings(spec.Settings, req.Settings))
+	if r.hasFiles() {
+		r.Options.Sources = model.JoinSources(r.Options.Sources, []string{model.SourceFile})
+	}
 	r.Show()
 	var parent *Record
 	if req.Parent != "" {
 		if parent, err = s.Runs.Get(ctx, who.TenantID, req.Parent); err != nil {
 			return nil, err
 		}
+		r.Options.Sources = model.JoinSources(r.Options.Sources, parent.Options.Sources)
 	}
 	r.descend(who, req, parent)
+	s.wakeAtEnd(r, req)
+	if req.TeamRunID != "" {
+		r.TeamRunID = &req.TeamRunID
+	}
 	r.Options.Budgets = budgets(r, parent)
+	if parent != nil {
+		r.Options.Lenient = append(r.Options.Lenient, parent.Options.Lenient...)
+	}
 	if req.Answer != nil {
 		ctx = txn.WithAnswer(ctx, func() any { return req.Answer(&r.Run) })
 	}
@@ -114,6 +142,28 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		return nil, err
 	}
 	return &r.Run, nil
+}
+
+// minCap is the cap of a run that may spend nothing: no call with a price is so cheap.
+const minCap = 1e-9
+
+// capCost narrows what a run may spend to what the permissions of its agent allow.
+func capCost(ctx context.Context, r *Record, allowed CostCap) error {
+	if allowed == nil {
+		return nil
+	}
+	usd, bounded, lenient, err := allowed(ctx, r.TenantID, r.AgentID)
+	if err != nil || !bounded {
+		return err
+	}
+	usd = max(usd, minCap)
+	if own := r.ResourceLimits.MaxCostUSD; own == nil || usd < *own {
+		r.ResourceLimits.MaxCostUSD = &usd
+		if lenient && own == nil {
+			r.Options.Lenient = []string{r.RunID}
+		}
+	}
+	return nil
 }
 
 // budgets returns the ids of the budgets that a run spends from: its own, and

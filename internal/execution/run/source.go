@@ -14,7 +14,7 @@ const (
 
 // sources are the values of metadata.source that count. Callers may use the
 // member for other values of their own.
-var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor"}
+var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor", "team", "a2a"}
 
 // Source returns how a run was started. What starts runs sets metadata.source;
 // other runs were created by the API, alone or in a session.

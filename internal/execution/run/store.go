@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
@@ -42,6 +44,9 @@ type Update struct {
 	Pending     []PendingStep
 	Wait        Wait
 	Pause       PauseMode
+	// Answer is the step of the same transaction from whose output that of the run
+	// was made; nil if there is none. A store need not keep its text twice.
+	Answer *Step
 }
 
 // PauseMode is what an update does if a pause was requested.
@@ -97,6 +102,13 @@ type Store interface {
 	// agent.
 	HasUnfinishedTx(tx txn.Tx, tenant, agent string, version int64) (bool, error)
 
+	// CountUnfinishedTx returns how many of the runs exist and have not ended. It locks
+	// none of them.
+	CountUnfinishedTx(tx txn.Tx, tenant string, ids []string) (int, error)
+	// ListUnfinishedChildrenTx returns runs that steps of a run started and that have
+	// not ended.
+	ListUnfinishedChildrenTx(tx txn.Tx, tenant, parent string, limit int) ([]string, error)
+
 	// AppendStep stores a step that has ended.
 	AppendStep(s *Step) txn.Op
 	// ListSteps returns up to limit steps after a seq, in order. limit 0: all.
@@ -115,6 +127,9 @@ type Store interface {
 	// result a model may read. It stores with the other that this run continues it.
 	// Errors: fault.Conflict with ALREADY_CONTINUED if a run does already.
 	AppendInheritedTx(tx txn.Tx, tenant, from, to string) error
+	// AppendForkedTx makes a run begin with the steps of another before a seq: those
+	// whose result a model may read.
+	AppendForkedTx(tx txn.Tx, tenant, from, to string, before int64) error
 
 	// CreateModelWait stores that a run waits for an endpoint, and for no other.
 	CreateModelWait(w ModelWait) txn.Op
@@ -221,6 +236,17 @@ type ApprovalRule struct {
 // tenant is fault.NotFound, as one that does not exist.
 type Agents interface {
 	Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error)
+	// Patched returns the configuration as a merge patch would change it; nothing is
+	// stored. Errors: fault.Invalid for a patch that the agent does not take.
+	Patched(ctx context.Context, tenant, id string, version int64, patch jsontext.Value) (*AgentSpec, error)
+}
+
+// SpecOf returns the configuration that a run uses.
+func SpecOf(ctx context.Context, agents Agents, r *Record) (*AgentSpec, error) {
+	if s := r.Options.Sandbox; s != nil {
+		return agents.Patched(ctx, r.TenantID, r.AgentID, r.AgentVersion, s.Patch)
+	}
+	return agents.Spec(ctx, r.TenantID, r.AgentID, r.AgentVersion)
 }
 
 // Starter is the port to the engine: it stores the run, in the state that

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ type Transcript struct {
 
 	Answer   *LLMOutput       // the last answer, if nothing follows it
 	Recalled *string          // what the agent recalled at the start; nil: no step did
+	recalled []string         // the sources of Recalled
 	Checked  *GuardrailOutput // the check of the message; nil: no step did
 
 	// OverheadSteps counts the steps that only shortened the conversation:
@@ -42,6 +44,7 @@ type compaction struct {
 	fold    contextwindow.Compaction
 	through *model.Origin
 	summary string
+	sources []string
 }
 
 // Summary is a summary that a run made. It replaces the summaries before it too,
@@ -52,13 +55,17 @@ type Summary struct {
 	Through     *model.Origin // CompactionInput.Through
 	KeepRequest bool          // contextwindow.Compaction.KeepRequest
 	Text        string
+	Sources     []string // CompactionOutput.Sources
 }
+
+// Message returns the message that replaces what was summarized.
+func (s *Summary) Message() model.Message { return contextwindow.Summary(s.Text, s.Sources...) }
 
 // Summaries returns the summaries of the run in order.
 func (t *Transcript) Summaries() []Summary {
 	all := make([]Summary, len(t.compactions))
 	for i, c := range t.compactions {
-		all[i] = Summary{At: c.at, Seq: c.seq, Through: c.through, KeepRequest: c.fold.KeepRequest, Text: c.summary}
+		all[i] = Summary{At: c.at, Seq: c.seq, Through: c.through, KeepRequest: c.fold.KeepRequest, Text: c.summary, Sources: c.sources}
 	}
 	return all
 }
@@ -69,7 +76,7 @@ func (t *Transcript) Summaries() []Summary {
 func (t *Transcript) After(opening []model.Message) []model.Message {
 	all, at := slices.Clip(opening), 0
 	for _, c := range t.compactions {
-		all = contextwindow.Apply(append(all, t.Messages[at:c.at]...), c.fold, c.summary)
+		all = contextwindow.Apply(append(all, t.Messages[at:c.at]...), c.fold, c.summary, c.sources...)
 		at = c.at
 	}
 	return append(all, t.Messages[at:]...)
@@ -102,10 +109,12 @@ func (t *Transcript) add(s *Step) error {
 		return t.addCompaction(s)
 	case StepMemory:
 		var found struct {
-			Text string `json:"text"`
+			Text    string   `json:"text"`
+			Sources []string `json:"sources"`
 		}
-		t.Recalled = &found.Text
-		return json.Unmarshal(s.Output, &found)
+		err := json.Unmarshal(s.Output, &found)
+		t.Recalled, t.recalled = &found.Text, found.Sources
+		return err
 	case StepGuardrail:
 		t.Checked = &GuardrailOutput{}
 		return json.Unmarshal(s.Output, t.Checked)
@@ -174,7 +183,7 @@ func (t *Transcript) addCompaction(s *Step) error {
 	if err := unmarshalStep(s, &in, &out); err != nil {
 		return err
 	}
-	t.compactions = append(t.compactions, compaction{len(t.Messages), s.Seq, in.Compaction, in.Through, out.Summary})
+	t.compactions = append(t.compactions, compaction{len(t.Messages), s.Seq, in.Compaction, in.Through, out.Summary, out.Sources})
 	return nil
 }
 
@@ -253,7 +262,9 @@ func ContinuedConversation(
 	}
 	own := append(before, in.History...)
 	if in.Message != "" || len(in.Parts) > 0 {
-		own = append(own, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}})
+		own = append(own, model.Message{
+			Role: model.User, Text: in.Message, Parts: in.Parts, From: model.Origin{RunID: r.RunID}, Sources: t.Sources(r),
+		})
 	}
 	if own = WithInstructions(own, standing); len(t.compactions) == 0 {
 		return append(own, t.Messages...), nil // without a copy for each run of a long chain
@@ -293,6 +304,25 @@ func WithPreface(turns []model.Message, text string) []model.Message {
 	return append(turns, model.Message{Role: model.User, Text: text})
 }
 
+// Sources returns the untrusted sources that a run has read beside those of its
+// messages: from what started it, from its memory, and, for a run that completed, all
+// that it had by then.
+func (t *Transcript) Sources(r *Record) []string {
+	var out Output
+	if bytes.Contains(r.Output, []byte(`"sources":[`)) { // few have any
+		_ = json.Unmarshal(r.Output, &out) // agentd wrote it
+	}
+	return model.JoinSources(r.Options.Sources, t.recalled, out.Sources)
+}
+
+// SourcesOfResults returns the untrusted sources of Results.
+func (t *Transcript) SourcesOfResults() (all []string) {
+	for _, m := range t.Results {
+		all = model.JoinSources(all, m.Sources)
+	}
+	return all
+}
+
 // Journal is a run with all its steps.
 type Journal struct {
 	Run   Record
@@ -323,7 +353,7 @@ func (r *Record) ParsedInput() *Input {
 
 // ToolMessage returns a call's result as the model gets it.
 func ToolMessage(in ToolInput, out ToolOutput) model.Message {
-	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name}
+	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name, Sources: out.Sources}
 }
 
 func (s *Step) origin() model.Origin { return model.Origin{RunID: s.RunID, StepSeq: s.Seq} }

@@ -27,6 +27,10 @@ const WaitsForModel WaitReason = "model"
 // provider does not allow yet.
 const WaitsForLimit WaitReason = "provider_limit"
 
+// WaitsForRuns is the reason of a run whose tool calls wait for the end of runs
+// that they started.
+const WaitsForRuns WaitReason = "child_runs"
+
 // Wait is what a run waits for. A run that waits holds no worker. At Until it
 // ends as timeout; zero: it waits without limit.
 type Wait struct {
@@ -41,7 +45,7 @@ type Wait struct {
 	Released bool `json:"released,omitzero"`
 
 	// For, if set, is what a running run waits for. Its step is tried again at
-	// Next; Since, when the wait began, counts as running.
+	// Next, at the latest; the time since Since, when the wait began, counts as running.
 	For      WaitReason `json:"for,omitzero"`
 	Since    time.Time  `json:"since,omitzero"`
 	Next     time.Time  `json:"next,omitzero"`
@@ -49,9 +53,12 @@ type Wait struct {
 }
 
 // Show sets the fields of the run that are derived from others: its wait, and
-// which run it continues.
+// which run it continues or was forked from.
 func (r *Record) Show() {
-	r.ContinuesRunID = cmp.Or(r.Options.Inherits, r.Options.Continues)
+	r.ContinuesRunID, r.ForkedFromRunID = cmp.Or(r.Options.Inherits, r.Options.Continues), r.Options.ForkOf
+	if r.ForkedFromRunID != "" {
+		r.ContinuesRunID = ""
+	}
 	w := &r.Wait
 	r.PendingInput, r.PendingAuth = w.Input, w.Auth
 	r.WaitingFor, r.Attempts, r.NextAttemptAt = w.For, w.Attempts, nil

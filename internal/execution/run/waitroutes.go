@@ -124,6 +124,10 @@ func (s *Service) waitRoutes() []route.Route {
 			func(ctx context.Context, who authz.Caller, in *continueIn) (ContinueAnswer, error) {
 				return s.Continue(ctx, who, in.RunID, in.Body.ContinuationToken, in.Body.Message)
 			}),
+		route.Action(accepted(act("fork", "forkRun", "Fork a run",
+			"Starts a new run with the steps of an ended one before step_seq; what follows is made again, with what the request changes. "+
+				"Tools of the copied steps are not called again; approvals of later ones are asked for again. The new run has its own budget, "+
+				"and is not part of the session of the other, whose earlier turns it knows.")), forks{s}.route),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/approvals", ID: "listApprovals", Tag: "Approvals", Scopes: read, Role: authz.Viewer,
 			Summary: "List approvals, newest first", Errors: []int{400, 422},

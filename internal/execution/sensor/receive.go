@@ -18,6 +18,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/audit"
+	"agentd/internal/kernel/model"
 )
 
 // Source is metadata.source of the runs that sensors start.
@@ -146,6 +147,7 @@ func (s *Service) start(ctx context.Context, of *Sensor, c *Call, m *route.Messa
 		RunID: c.RunID, AgentID: of.AgentID, Input: in, Parsed: parsed,
 		Metadata:  schema.Object(fmt.Sprintf(`{"source":%q,"webhook_id":%q}`, Source, of.ID)),
 		StartedBy: run.Initiator{Type: run.BySensor, ID: of.ID},
+		Options:   run.Options{Sources: []string{model.SourceSensor}},
 		Admit: func(tx txn.Tx, _ *run.Record) (bool, error) {
 			claimed = true
 			return true, s.claim(tx, c)

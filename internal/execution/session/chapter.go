@@ -55,7 +55,9 @@ func (c *chapter) open() {
 	c.opening, c.carries = slices.Clone(in.History), len(in.History) > 0
 	if in.Message != "" || len(in.Parts) > 0 {
 		from := model.Origin{RunID: r.RunID}
-		c.opening = append(c.opening, model.Message{Role: model.User, Text: in.Message, Parts: in.Parts, From: from})
+		c.opening = append(c.opening, model.Message{
+			Role: model.User, Text: in.Message, Parts: in.Parts, From: from, Sources: c.transcript.Sources(r),
+		})
 	}
 }
 

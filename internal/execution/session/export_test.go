@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"iter"
+	"path/filepath"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -36,4 +38,22 @@ func (s *Service) Session(ctx context.Context, tenant, id string) (*Session, err
 // ListTodos is the list of todos of several sessions.
 func (s *Service) ListTodos(ctx context.Context, who authz.Caller, f TodoFilter, limit int) (*TodoList, error) {
 	return s.todos.list(ctx, who, f, limit)
+}
+
+// Export returns the pieces of an exported conversation.
+func (s *Service) Export(ctx context.Context, who authz.Caller, id, format string) (iter.Seq2[[]byte, error], error) {
+	reply, err := s.exports.exportRoute(ctx, who, &exportIn{SessionID: id, Format: format})
+	if err != nil {
+		return nil, err
+	}
+	return reply.Pieces, nil
+}
+
+// Share returns the token of a public link to a conversation.
+func (s *Service) Share(ctx context.Context, who authz.Caller, id string) (string, error) {
+	view, err := s.shares.create(ctx, who, &shareIn{SessionID: id})
+	if err != nil {
+		return "", err
+	}
+	return filepath.Base(*view.URL), nil
 }

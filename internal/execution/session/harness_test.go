@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
+	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
@@ -76,11 +77,16 @@ func newHarness(t testing.TB, db *sqldb.DB) *harness {
 	t.Helper()
 	h := &harness{t: t, runs: &fakeRuns{}, clock: clock.NewFake(), who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
 	store := sessionsql.New(db)
+	box, err := secret.NewBox(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
 	h.queue = worksql.New(db, h.clock, nil)
 	h.Service = session.New(session.Deps{
 		Store: store, Todos: store, Shares: store, Agents: fakeAgents{}, Writer: db, Queue: h.queue,
 		Log: runsql.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: h.clock,
 		CheckURL: func(context.Context, string, string) error { return nil },
+		Box:      box, PublicURL: func() string { return "http://localhost" },
 	})
 	h.Connect(session.Ports{Runs: h.runs, Cron: every})
 	return h

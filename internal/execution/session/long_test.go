@@ -2,7 +2,9 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -248,4 +250,75 @@ func BenchmarkTurn(b *testing.B) {
 			}
 		})
 	}
+}
+
+// An export has every message and reads some runs at a time, and a public link
+// shows the end of the conversation.
+func TestLongConversationsAreExported(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		const turns = 700
+		l := newLong(t, db, turns, false)
+		var out struct {
+			SessionID string `json:"session_id"`
+			Messages  []struct {
+				Content string `json:"content"`
+			} `json:"messages"`
+		}
+		pieces, err := l.Export(t.Context(), l.who, l.rec.SessionID, "json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body []byte
+		for piece, err := range pieces {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body = append(body, piece...); len(body) == len(piece) {
+				l.store.statements, l.store.rows = 0, 0 // the first piece is before the messages
+			} else if l.store.rows > turns+200 && len(body) < 5000 {
+				t.Fatalf("%d rows were read for %d bytes", l.store.rows, len(body))
+			}
+		}
+		if err := json.Unmarshal(body, &out); err != nil {
+			t.Fatalf("%v: %.300s", err, body)
+		}
+		last := out.Messages[len(out.Messages)-1]
+		if len(out.Messages) != 2*turns || out.Messages[0].Content != "question 1" || last.Content != "answer" || out.SessionID != l.rec.SessionID {
+			t.Errorf("%d messages, from %+v to %+v", len(out.Messages), out.Messages[0], last)
+		}
+		pieces, err = l.Export(t.Context(), l.who, l.rec.SessionID, "md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions := 0
+		for piece, err := range pieces {
+			if err != nil {
+				t.Fatal(err)
+			}
+			questions += strings.Count(string(piece), "question ")
+		}
+		if questions != turns {
+			t.Errorf("%d questions in Markdown", questions)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if pieces, err = l.Export(ended, l.who, l.rec.SessionID, "json"); err == nil {
+			for _, one := range pieces {
+				err = errors.Join(err, one)
+			}
+		}
+		if err == nil {
+			t.Error("an export whose client left has no error")
+		}
+
+		link, err := l.Share(t.Context(), l.who, l.rec.SessionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := l.ReadShared(t.Context(), link)
+		if err != nil || !shown.Truncated || len(shown.Messages) != 500 {
+			t.Errorf("the link shows %d messages (%v), %v", len(shown.Messages), shown.Truncated, err)
+		}
+	})
 }

@@ -84,6 +84,9 @@ func (m *messageService) send(ctx context.Context, who authz.Caller, id string, 
 	if err := m.turns.join(ctx, who.TenantID, &req); err != nil {
 		return Accepted{}, err
 	}
+	if len(in.FileIDs) > 0 {
+		req.Options.Sources = []string{model.SourceFile}
+	}
 	r, err := m.runs.Create(ctx, who, req)
 	if err != nil {
 		return Accepted{}, planLimited(err)

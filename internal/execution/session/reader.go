@@ -16,31 +16,6 @@ type reader struct {
 	agents Agents
 }
 
-// conversation is the whole active branch of a session.
-type conversation struct {
-	graph    *branchGraph
-	segments []segment
-	history  *history
-}
-
-// conversation reads the active branch of a session from the beginning.
-func (r *reader) conversation(ctx context.Context, rec *Record) (*conversation, error) {
-	graph, err := r.graph(ctx, rec)
-	if err != nil {
-		return nil, err
-	}
-	p, err := r.path(ctx, rec.TenantID, rec.SessionID, rec.ActiveBranch)
-	if err != nil {
-		return nil, err
-	}
-	c := &conversation{graph: graph}
-	if c.segments, err = p.segments(ctx); err != nil {
-		return nil, err
-	}
-	c.history, err = p.history(ctx, c.segments)
-	return c, err
-}
-
 // graph reads the branches and turns of a session.
 func (r *reader) graph(ctx context.Context, rec *Record) (*branchGraph, error) {
 	branches, err := r.store.ListBranches(ctx, rec.TenantID, rec.SessionID)

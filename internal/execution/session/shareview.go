@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,8 @@ type Shared struct {
 	Status    Status           `json:"status" required:"true"`
 	CreatedAt time.Time        `json:"created_at" required:"true"`
 	UpdatedAt time.Time        `json:"updated_at" required:"true"`
-	Messages  []SharedMessage  `json:"messages" required:"true"`
+	Messages  []SharedMessage  `json:"messages" required:"true" doc:"The newest 500, oldest first."`
+	Truncated bool             `json:"messages_truncated,omitzero" doc:"There are older messages."`
 	Todos     []SharedTodo     `json:"todos" required:"true"`
 	Runs      []SharedRun      `json:"runs" required:"true" doc:"The last 20."`
 	Artifacts []SharedArtifact `json:"artifacts" required:"true"`
@@ -60,8 +62,11 @@ type (
 	}
 )
 
-// sharedRuns is how many runs a shared conversation shows.
-const sharedRuns = 20
+// What a shared conversation shows of its end.
+const (
+	sharedRuns    = 20
+	sharedEntries = 500
+)
 
 // shared serves the conversation of a link. It is public: the link gives access.
 func (s *shareService) shared(ctx context.Context, _ authz.Caller, in *sharedIn) (*Shared, error) {
@@ -85,18 +90,23 @@ func (s *shareService) shared(ctx context.Context, _ authz.Caller, in *sharedIn)
 	if out.AgentName, err = s.reader.agentName(ctx, sh.TenantID, rec.AgentID); err != nil {
 		return nil, err
 	}
-	c, err := s.reader.conversation(ctx, rec)
+	p, err := s.reader.path(ctx, rec.TenantID, rec.SessionID, rec.ActiveBranch)
 	if err != nil {
 		return nil, err
 	}
-	out.addMessages(c.history)
-	if err := s.addRuns(ctx, rec.TenantID, c, out); err != nil {
+	newest, err := p.page(ctx, "", sharedEntries)
+	if err != nil {
+		return nil, err
+	}
+	out.Truncated = newest.next != ""
+	out.addMessages(newest.entries())
+	if err := s.addRuns(ctx, rec.TenantID, newest, out); err != nil {
 		return nil, err
 	}
 	if err := s.addTodos(ctx, rec, out); err != nil {
 		return nil, err
 	}
-	return out, s.addArtifacts(ctx, rec.TenantID, c.graph, out)
+	return out, s.addArtifacts(ctx, rec, out)
 }
 
 // ReadShared returns the conversation of a public link. Errors: fault.NotFound.
@@ -110,8 +120,8 @@ func invalidLink() *fault.Error {
 
 // addMessages adds what was said. Tool results and what a summary replaced are
 // left out.
-func (out *Shared) addMessages(h *history) {
-	for _, e := range h.entries {
+func (out *Shared) addMessages(entries []Entry) {
+	for _, e := range entries {
 		if !e.Compacted && e.Role != roleTool && strings.TrimSpace(e.Content) != "" {
 			out.Messages = append(out.Messages, SharedMessage{e.Role, e.Content, e.Timestamp})
 		}
@@ -119,25 +129,20 @@ func (out *Shared) addMessages(h *history) {
 }
 
 // addRuns adds the last runs with their tool calls.
-func (s *shareService) addRuns(ctx context.Context, tenant string, c *conversation, out *Shared) error {
-	calls := map[string][]SharedToolCall{}
-	for _, e := range c.history.entries {
-		for _, call := range e.ToolCalls {
-			calls[e.RunID] = append(calls[e.RunID], SharedToolCall{call.Name, call.Status, call.DurationMS})
+func (s *shareService) addRuns(ctx context.Context, tenant string, newest *entryPage, out *Shared) error {
+	for i := range slices.Backward(newest.parts[:min(len(newest.parts), sharedRuns)]) {
+		id, tools := newest.parts[i].RunID, []SharedToolCall{}
+		for _, e := range newest.parts[i].entries {
+			for _, call := range e.ToolCalls {
+				tools = append(tools, SharedToolCall{call.Name, call.Status, call.DurationMS})
+			}
 		}
-	}
-	for _, seg := range c.segments[max(0, len(c.segments)-sharedRuns):] {
-		id := seg.RunID
 		r, err := s.runs.Get(ctx, tenant, id)
 		if fault.Is(err, fault.NotFound) {
 			continue // the run was deleted
 		}
 		if err != nil {
 			return err
-		}
-		tools := calls[id]
-		if tools == nil {
-			tools = []SharedToolCall{}
 		}
 		out.Runs = append(out.Runs, SharedRun{r.Status, r.Metrics.DurationMS, tools})
 	}
@@ -152,8 +157,12 @@ func (s *shareService) addTodos(ctx context.Context, rec *Record, out *Shared) e
 	return err
 }
 
-func (s *shareService) addArtifacts(ctx context.Context, tenant string, g *branchGraph, out *Shared) error {
-	files, err := s.artifactsOf(ctx, tenant, g.turns)
+func (s *shareService) addArtifacts(ctx context.Context, rec *Record, out *Shared) error {
+	g, err := s.reader.graph(ctx, rec)
+	if err != nil {
+		return err
+	}
+	files, err := s.artifactsOf(ctx, rec.TenantID, g.turns[max(0, len(g.turns)-maxScannedRuns):])
 	for _, a := range files {
 		out.Artifacts = append(out.Artifacts, SharedArtifact{a.Name, a.MimeType, a.SizeBytes})
 	}

@@ -206,7 +206,7 @@ func (t *tail) assemble() (messages []model.Message) {
 		return messages
 	}
 	if t.reached() { // more than the model is shown follows the summary
-		return append([]model.Message{contextwindow.Summary(t.summary.Text)}, messages[made:]...)
+		return append([]model.Message{t.summary.Message()}, messages[made:]...)
 	}
 	return append(applySummary(messages[:made], t.replaced(), t.summary), messages[made:]...)
 }
@@ -265,9 +265,9 @@ func applySummary(messages []model.Message, replaced int, s *run.Summary) []mode
 	}
 	fold.KeepRequest = s.KeepRequest && request <= replaced
 	if len(contextwindow.Compacted(messages, fold)) == 0 {
-		return append([]model.Message{contextwindow.Summary(s.Text)}, messages...)
+		return append([]model.Message{s.Message()}, messages...)
 	}
-	return contextwindow.Apply(messages, fold, s.Text)
+	return contextwindow.Apply(messages, fold, s.Text, s.Sources...)
 }
 
 // withOlderSummary puts the newest summary, of a run before those that were read,
@@ -285,5 +285,5 @@ func (t *tail) withOlderSummary(ctx context.Context, messages []model.Message) (
 	if s == nil {
 		return messages, nil
 	}
-	return append([]model.Message{contextwindow.Summary(s.Text)}, messages...), nil
+	return append([]model.Message{s.Message()}, messages...), nil
 }

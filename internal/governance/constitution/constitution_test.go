@@ -173,6 +173,11 @@ func TestAmend(t *testing.T) {
 			{"an admin alone", admin, constitution.Change{RuleID: "mail", Action: "add", Rule: mail}, fault.Malformed, "proposal_required"},
 			{"a forged proposal", admin, constitution.Change{RuleID: "mail", Action: "add", Rule: mail, ProposalID: "x"}, fault.NotFound, "NOT_FOUND"},
 			{"without a rule", founder, constitution.Change{RuleID: "mail", Action: "add"}, fault.Invalid, "VALIDATION_ERROR"},
+			{
+				"a rule of another name", founder,
+				constitution.Change{RuleID: "mail", Action: "add", Rule: &constitution.Rule{RuleID: "post", Principle: "No mail."}},
+				fault.Invalid, "VALIDATION_ERROR",
+			},
 			{"a missing rule", founder, constitution.Change{RuleID: "mail", Action: "modify", Rule: mail}, fault.NotFound, "NOT_FOUND"},
 			{"add", founder, constitution.Change{RuleID: "mail", Action: "add", Rule: mail}, -1, ""},
 			{"add again", founder, constitution.Change{RuleID: "mail", Action: "add", Rule: mail}, fault.Conflict, "ALREADY_EXISTS"},
@@ -500,6 +505,39 @@ func TestSafeMode(t *testing.T) {
 
 // A thousand rules about other acts cost nothing, and a company without rules nothing
 // at all.
+// What an act costs does not depend on the rules about other acts, and little on how
+// many rules compare something of it.
+func TestJudgingIsCheap(t *testing.T) { // not parallel: it counts allocations
+	rules := func(n int, action func(int) string) (all []constitution.Rule) {
+		for i := range n {
+			all = append(all, constitution.Rule{
+				RuleID: fmt.Sprint(n, i), Principle: "p", Action: action(i), Severity: "error", Penalty: "block", RuleType: "prohibition",
+				Condition: fmt.Sprintf("has(args.amount) && args.amount > %d", 1000+i),
+			})
+		}
+		return all
+	}
+	allocations := func(all []constitution.Rule) float64 {
+		judge := constitution.Judge(all)
+		act := policy.Act{Actions: []string{"tool:pay"}, Arguments: []byte(`{"amount":3}`)}
+		return testing.AllocsPerRun(100, func() {
+			if ruling, err := judge(t.Context(), policy.Run{TenantID: "acme", AgentID: "g"}, act); err != nil || ruling.Effect != policy.Allow {
+				t.Fatal(ruling, err)
+			}
+		})
+	}
+	own := func(int) string { return "tool:p*" }
+	others := func(i int) string { return fmt.Sprint("tool:other", i) }
+	few := rules(2, own)
+	base, many := allocations(few), allocations(append(rules(1500, others), few...))
+	if many > base {
+		t.Errorf("%v allocations beside 1,500 rules about other acts, and %v without", many, base)
+	}
+	if all := allocations(rules(200, own)); all > base+6*200 {
+		t.Errorf("%v allocations for 200 rules that compare, and %v for two", all, base)
+	}
+}
+
 func BenchmarkJudge(b *testing.B) {
 	for name, n := range map[string]int{"none": 0, "200 rules": 200, "1000 rules": 1000} {
 		b.Run(name, func(b *testing.B) {

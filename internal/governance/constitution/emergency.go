@@ -55,12 +55,12 @@ func (s *Service) emergencyRoutes() []route.Route {
 	begin := row("POST", "/safe-mode", "activateSafeMode", "Begin safe mode",
 		"Only the founder, the owner of the company, can. New runs are rejected, and those under way are refused their next act.", 422)
 	begin.Example = `{"reason":"An agent pays invoices twice.","deadline_hours":24}`
-	return []route.Route{
+	return append(s.rootRoutes(row),
 		route.Action(state, s.emergencyState),
 		route.Action(begin, s.beginSafeMode),
 		route.Action(row("POST", "/deactivate", "deactivateSafeMode", "End safe mode",
 			"Only the founder, the owner of the company, can. It also succeeds where there is none."), s.endSafeMode),
-	}
+	)
 }
 
 func (s *Service) answer(st State) *EmergencyState {

@@ -2,6 +2,7 @@ package constitution
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -144,30 +145,39 @@ func (c *compiled) holds(ctx context.Context, v *values) (bool, error) {
 	case c.condition == nil:
 		return true, nil
 	}
-	vars, err := v.vars()
+	values, err := v.ready()
 	if err != nil {
 		return false, err
 	}
-	return c.condition.True(ctx, vars)
+	return c.condition.Holds(ctx, values)
 }
 
 // values are the variables of conditions, made when the first is evaluated.
 type values struct {
 	run  policy.Run
 	act  policy.Act
-	made map[string]any
+	done bool
+	made rule.Values
 	err  error
 }
 
-func (v *values) vars() (map[string]any, error) {
-	if v.made != nil || v.err != nil {
-		return v.made, v.err
+func (v *values) ready() (rule.Values, error) {
+	if !v.done {
+		v.done = true
+		v.made, v.err = v.make()
 	}
+	return v.made, v.err
+}
+
+// maxFacts is more than the bytes of what conditions see beside arguments and sources:
+// IDs and names.
+const maxFacts = 16 << 10
+
+func (v *values) make() (rule.Values, error) {
 	args := map[string]any{}
 	if len(v.act.Arguments) > 0 {
 		if err := json.Unmarshal(v.act.Arguments, &args); err != nil {
-			v.err = fmt.Errorf("the arguments are not a JSON object")
-			return nil, v.err
+			return rule.Values{}, errors.New("the arguments are not a JSON object")
 		}
 	}
 	agent, run := map[string]any{}, map[string]any{}
@@ -175,12 +185,11 @@ func (v *values) vars() (map[string]any, error) {
 		agent, run = v.act.Facts()
 	}
 	agent["id"], run["id"] = v.run.AgentID, v.run.RunID
-	sources := make([]any, len(v.act.Sources))
+	sources, size := make([]any, len(v.act.Sources)), maxFacts+len(v.act.Arguments)
 	for i, s := range v.act.Sources {
-		sources[i] = s
+		sources[i], size = s, size+len(s)
 	}
-	v.made = map[string]any{
+	return rule.NewValues(map[string]any{
 		"args": args, "agent": agent, "run": run, "tenant": map[string]any{"id": v.run.TenantID}, "sources": sources,
-	}
-	return v.made, nil
+	}, size)
 }

@@ -38,7 +38,7 @@ type Change struct {
 
 	RuleID     string `json:"rule_id" required:"true" minLength:"1" maxLength:"100" doc:"The rule that is added, changed or removed."`
 	Action     string `json:"action" required:"true" enum:"add,modify,remove" doc:"What happens to the rule."`
-	Rule       *Rule  `json:"rule,omitzero" doc:"The rule as it shall be; not with remove. Its rule_id is that of the amendment."`
+	Rule       *Rule  `json:"rule,omitzero" doc:"The rule as it shall be; not with remove. Its rule_id is left out, or that of the amendment."`
 	Rationale  string `json:"rationale,omitzero" maxLength:"4000" doc:"Why, for the ledger."`
 	ProposalID string `json:"proposal_id,omitzero" maxLength:"100" doc:"The proposal that was passed for it. An admin who is not the founder needs one."`
 }
@@ -60,6 +60,9 @@ func (c *Change) check() error {
 		return nil
 	case c.Rule == nil:
 		return fault.BadFields(fault.Field{Field: "rule", Message: fault.Missing})
+	case c.Rule.RuleID != "" && c.Rule.RuleID != c.RuleID:
+		return fault.BadFields(fault.Field{Field: "rule.rule_id", Message: fmt.Sprintf(
+			"is %q, and the amendment is of the rule %q; leave it out", c.Rule.RuleID, c.RuleID)})
 	}
 	c.Rule.RuleID = c.RuleID
 	c.Rule.complete()
@@ -89,7 +92,7 @@ type Violation struct {
 	RuleID   string `json:"rule_id" required:"true"`
 	Severity string `json:"severity" required:"true" enum:"info,warning,error,blocker"`
 	Message  string `json:"message" required:"true"`
-	Decision string `json:"decision" required:"true" doc:"What the rule makes of it: log, warn, require_approval, block or terminate_agent."`
+	Decision string `json:"decision" required:"true" doc:"What the rule makes of it: log, warn, require_approval, block, revoke_permissions or terminate_agent."`
 	Shadow   bool   `json:"shadow,omitzero" doc:"Whether the rule is only recorded."`
 }
 
@@ -98,7 +101,7 @@ type EnforcementResult struct {
 	_ struct{} `json:"-" name:"EnforcementResult"`
 
 	Allowed    bool        `json:"allowed" required:"true"`
-	Decision   string      `json:"decision" required:"true" doc:"allow, log, warn, require_approval, block or terminate_agent."`
+	Decision   string      `json:"decision" required:"true" doc:"allow, log, warn, require_approval, block, revoke_permissions or terminate_agent."`
 	Violations []Violation `json:"violations" required:"true"`
 }
 
@@ -169,20 +172,36 @@ func (s *Service) Routes() []route.Route {
 	amend.Example = `{"rule_id":"ask-first","action":"add","rule":{"rule_id":"ask-first","action":"tool:pay",` +
 		`"principle":"Large payments are approved by a person.","condition":"args.amount > 100","penalty":"require_approval"},` +
 		`"rationale":"A test"}`
+	simulate := row("POST", "/constitution/simulate", "simulateConstitution", "Simulate a constitution",
+		"Judges what past runs did by other rules, and returns what these would have blocked. Nothing is stored; it ends when the caller "+
+			"closes the request.", 400, 409, 413, 422)
+	simulate.Scopes = []authz.Scope{"agents:write", "runs:read"}
+	simulate.Example = `{"rules":[{"rule_id":"no-sums","principle":"No sums.","action":"tool:calculator"}]}`
 	check := row("POST", "/check", "checkGovernance", "Check an act against the rules", "Nothing is done or recorded.", 400, 422)
 	check.Scopes, check.Role = []authz.Scope{"agents:read"}, ""
 	check.Example = `{"agent_id":"01a208c9-3505-7384-a98b-09054314b31a","action":"tool:pay","metadata":{"amount":250}}`
 	return append(s.emergencyRoutes(),
 		route.Action(row("GET", "/constitution", "getConstitution", "Get the constitution",
-			"Where the company has written no rules, the answer is `virtual`, of version 0.", 404, 422), s.get),
+			"Where the company has written no rules, the answer is `virtual`, of version 0.", 404, 422), s.show),
 		route.Action(replace, s.replace),
 		route.Action(amend, s.amend),
+		route.Action(simulate, s.simulate),
 		route.Action(check, s.check),
 		route.Action(row("GET", "/obligations/{agentId}", "getAgentObligations", "List the obligations of an agent",
 			"The requirements among the rules that bind it."), s.obligations),
 		route.Action(row("GET", "/violations/{agentId}", "getAgentViolations", "List the violations of an agent",
 			"What the ledger has of rules that the agent's acts broke, newest first.", 422), s.violations),
 	)
+}
+
+// show is get with the hash.
+func (s *Service) show(ctx context.Context, who authz.Caller, in *getIn) (*Constitution, error) {
+	c, err := s.get(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	c.Hash, err = hashOf(c.Rules)
+	return c, err
 }
 
 func (s *Service) get(ctx context.Context, who authz.Caller, in *getIn) (*Constitution, error) {

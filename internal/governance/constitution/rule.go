@@ -34,7 +34,7 @@ const (
 type Rule struct {
 	_ struct{} `json:"-" name:"ConstitutionRule"`
 
-	RuleID          string   `json:"rule_id" required:"true" minLength:"1" maxLength:"100" doc:"Name of the rule, unique in the constitution."`
+	RuleID          string   `json:"rule_id" maxLength:"100" doc:"Name of the rule, unique in the constitution. Required, but in an amendment, which names the rule itself."`
 	Principle       string   `json:"principle" required:"true" maxLength:"2000" doc:"What it is for, in a sentence. An agent whose act is refused reads it."`
 	Description     string   `json:"description" maxLength:"10000" doc:"More, for people."`
 	Severity        string   `json:"severity" enum:"info,warning,error,blocker" default:"error" doc:"error and blocker forbid, warning allows and warns, info only records."`
@@ -43,7 +43,7 @@ type Rule struct {
 	RuleType        string   `json:"rule_type" enum:"prohibition,requirement,permission" default:"prohibition" doc:"A permission lifts prohibitions of lower priority that are not immutable. Requirements are listed as obligations; acts are not judged by them."`
 	Action          string   `json:"action" maxLength:"200" doc:"Which acts it judges: tool:<name>, spawn, delegate, message, model:<ref>, or a word of your own for checks; a * at the end matches any ending. Empty: none."`
 	ObligatedAction string   `json:"obligated_action" maxLength:"200" doc:"What a requirement demands."`
-	Penalty         string   `json:"penalty" enum:",block,warn,log,require_approval,terminate_agent" doc:"What follows. Left out: block for error and blocker, warn for warning, log for info. Only error and blocker may do more than warn."`
+	Penalty         string   `json:"penalty" enum:",block,warn,log,require_approval,revoke_permissions,terminate_agent" doc:"What follows. Left out: block for error and blocker, warn for warning, log for info. Only error and blocker may do more than warn."`
 	Priority        int64    `json:"priority" minimum:"-1000000" maximum:"1000000" doc:"A permission lifts only prohibitions of strictly lower priority."`
 	Immutable       bool     `json:"immutable" doc:"Whether it can no longer be changed, removed or lifted."`
 	Condition       string   `json:"condition" maxLength:"8192" doc:"CEL over args, agent, run, tenant and sources; the rule judges only acts for which it is true. Empty: all. Where it cannot be evaluated, the rule blocks."`
@@ -79,6 +79,9 @@ func (r *Rule) check(path string) (wrong []fault.Field) {
 	add := func(field, format string, args ...any) {
 		wrong = append(wrong, fault.Field{Field: path + field, Message: fmt.Sprintf(format, args...)})
 	}
+	if r.RuleID == "" {
+		wrong = append(wrong, fault.Field{Field: path + "rule_id", Message: fault.Missing, Code: fault.CodeRequired})
+	}
 	if star := strings.IndexByte(r.Action, '*'); star >= 0 && star != len(r.Action)-1 {
 		add("action", "has a * before its end; only the last character may be one.")
 	}
@@ -98,7 +101,7 @@ func (r *Rule) check(path string) (wrong []fault.Field) {
 
 // effect is what the rule does to an act that breaks it.
 func (r *Rule) effect() policy.Effect {
-	for _, e := range []policy.Effect{policy.Log, policy.Warn, policy.Approve, policy.Deny, policy.Terminate} {
+	for _, e := range []policy.Effect{policy.Log, policy.Warn, policy.Approve, policy.Deny, policy.Revoke, policy.Terminate} {
 		if e.String() == r.Penalty {
 			return e
 		}

@@ -3,6 +3,7 @@ package constitution
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -47,6 +48,7 @@ type Constitution struct {
 	Virtual    bool        `json:"virtual,omitzero" doc:"Whether nothing is stored: the company has written no rules."`
 	Amendments []Amendment `json:"amendments" required:"true" doc:"What this version changed."`
 	UpdatedAt  *time.Time  `json:"updated_at,omitzero"`
+	Hash       string      `json:"hash,omitzero" doc:"SHA-256, in hex, over the canonical JSON (RFC 8785) of rules; only where one version is read."`
 }
 
 // Mode of a company.
@@ -64,6 +66,7 @@ type State struct {
 	ActivatedAt time.Time
 	ActivatedBy string
 	Deadline    time.Time // zero: none
+	Permissions int64     // version of the permission sets; see package permission
 }
 
 // safe reports whether the company is in safe mode at a moment.
@@ -77,11 +80,19 @@ type Store interface {
 	GetState(ctx context.Context, tenant string) (State, error)
 	// LockStateTx locks the state until commit.
 	LockStateTx(tx txn.Tx, tenant string) (State, error)
+	// UpdateStateTx leaves Permissions as they are.
 	UpdateStateTx(tx txn.Tx, tenant string, s State) error
+	// CountPermissionsTx counts State.Permissions up, and locks the state until commit.
+	CountPermissionsTx(tx txn.Tx, tenant string) error
 	// Get returns a version. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant string, version int64) (*Constitution, error)
 	GetTx(tx txn.Tx, tenant string, version int64) (*Constitution, error)
 	CreateTx(tx txn.Tx, tenant string, c *Constitution) error
+
+	GetRoot(ctx context.Context, tenant string) (Root, error)
+	GetRootTx(tx txn.Tx, tenant string) (Root, error)
+	// UpdateRootTx needs the row from LockStateTx.
+	UpdateRootTx(tx txn.Tx, tenant string, r Root) error
 }
 
 // Proposals are the votes of a company.
@@ -109,10 +120,13 @@ type Deps struct {
 type Service struct {
 	Deps
 
-	suspendTx SuspendFunc
+	penalties Penalties
 	proposals Proposals
-	states    *cache.Cache[string, standing]
-	sets      *cache.Cache[versionKey, *ruleset]
+	pastActs  PastActs
+	// simulating has the tenants whose rules are simulated on this node.
+	simulating sync.Map
+	states     *cache.Cache[string, standing]
+	sets       *cache.Cache[versionKey, *ruleset]
 }
 
 // standing is a state with its rules.
@@ -137,15 +151,23 @@ func New(deps Deps) *Service {
 	}
 }
 
-// SuspendFunc suspends an agent as the penalty of a rule. An agent that is gone is no
-// error.
-type SuspendFunc func(tx txn.Tx, tenant, agent, reason string) error
-
-// Connect sets what suspends agents, and the votes by which admins amend; both are
-// built after the service.
-func (s *Service) Connect(suspendTx SuspendFunc, proposals Proposals) {
-	s.suspendTx, s.proposals = suspendTx, proposals
+// Penalties are what rules do to agents. An agent that is gone is no error of the first
+// two.
+type Penalties struct {
+	SuspendTx func(tx txn.Tx, tenant, agent, reason string) error
+	RevokeTx  func(tx txn.Tx, tenant, agent, runID, reason string) error
+	// AgentTx returns fault.NotFound for an agent that does not exist.
+	AgentTx func(tx txn.Tx, tenant, agent string) error
 }
+
+// Connect sets the penalties, and the votes by which admins amend; both are built after
+// the service.
+func (s *Service) Connect(penalties Penalties, proposals Proposals) {
+	s.penalties, s.proposals = penalties, proposals
+}
+
+// ConnectRuns sets what simulations read, which is built after the service.
+func (s *Service) ConnectRuns(pastActs PastActs) { s.pastActs = pastActs }
 
 // Drop makes the node read the state of a tenant again.
 func (s *Service) Drop(tenant string) { s.states.Drop(tenant) }
@@ -178,6 +200,19 @@ func (s *Service) changed(tx txn.Tx, tenant string) {
 	})
 }
 
+// PermissionsVersion implements permission.Versions: it is read with what acts are judged
+// by anyway.
+func (s *Service) PermissionsVersion(ctx context.Context, tenant string) (int64, error) {
+	st, err := s.state(ctx, tenant)
+	return st.Permissions, err
+}
+
+// PermissionsChangedTx implements permission.Versions.
+func (s *Service) PermissionsChangedTx(tx txn.Tx, tenant string) error {
+	s.changed(tx, tenant)
+	return s.Store.CountPermissionsTx(tx, tenant)
+}
+
 // Judge implements policy.Governor.
 func (s *Service) Judge(ctx context.Context, r policy.Run, act policy.Act) (policy.Ruling, error) {
 	st, err := s.state(ctx, r.TenantID)
@@ -200,7 +235,7 @@ func (s *Service) Judge(ctx context.Context, r policy.Run, act policy.Act) (poli
 // kinds are the kinds of the ledger's entries about rulings, by the decision.
 var kinds = map[string]string{
 	"log": "enforcement.logged", "warn": "enforcement.warned", "require_approval": "enforcement.approval_required",
-	"block": "enforcement.blocked", "terminate_agent": "enforcement.terminated",
+	"block": "enforcement.blocked", "revoke_permissions": "enforcement.revoked", "terminate_agent": "enforcement.terminated",
 }
 
 // finding is what the ledger and the audit log have of a finding.
@@ -244,8 +279,11 @@ func (s *Service) RecordTx(tx txn.Tx, r policy.Run, ruling policy.Ruling) error 
 			return err
 		}
 	}
-	if ruling.Effect == policy.Terminate && s.suspendTx != nil {
-		return s.suspendTx(tx, r.TenantID, r.AgentID, ruling.Reason())
+	switch {
+	case ruling.Effect == policy.Terminate && s.penalties.SuspendTx != nil:
+		return s.penalties.SuspendTx(tx, r.TenantID, r.AgentID, ruling.Reason())
+	case ruling.Effect == policy.Revoke && s.penalties.RevokeTx != nil:
+		return s.penalties.RevokeTx(tx, r.TenantID, r.AgentID, r.RunID, ruling.Reason())
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ package ledger
 import (
 	"context"
 	"crypto/ed25519"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -116,6 +117,9 @@ func (l *Ledger) AppendTx(tx txn.Tx, tenant string, e Entry) error {
 		var err error
 		if details, err = json.Marshal(e.Details); err != nil {
 			return err
+		}
+		if details.Kind() != '{' {
+			return fmt.Errorf("the details of an entry %s are no object: %.100s", e.Kind, details)
 		}
 		if err := details.Canonicalize(); err != nil {
 			return err

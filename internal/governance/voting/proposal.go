@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/governance/inbox"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/resource"
 )
@@ -75,6 +76,7 @@ type Executor struct {
 type Options struct {
 	Clock  clock.Clock
 	Ledger ledger.Appender
+	Inbox  inbox.Sender
 	// Agent reports whether a company has an agent. Errors: fault.NotFound.
 	Agent func(tx txn.Tx, tenant, id string) error
 	// Executors are by proposal type. A type without one is refused.
@@ -118,6 +120,9 @@ func (v *Voting) proposalKind() resource.Kind[Proposal] {
 			if e.Action != resource.Created {
 				return nil
 			}
+			if err := v.notify(e.Tx, e.New); err != nil {
+				return err
+			}
 			return v.record(e.Tx, e.Who, "proposal.created", e.New, nil)
 		},
 	}
@@ -157,6 +162,14 @@ func (v *Voting) open(e *resource.Edit[Proposal]) error {
 	e.New.OpensAt = v.Clock.Now()
 	e.New.ClosesAt = e.New.OpensAt.Add(time.Duration(e.New.DeadlineHours * float64(time.Hour)))
 	return nil
+}
+
+// notify sends a proposal that waits for votes to the admins.
+func (v *Voting) notify(tx txn.Tx, p *Proposal) error {
+	return v.Inbox.SendTx(tx, p.TenantID, inbox.Item{
+		Type: "domain.governance.proposal_opened", Title: "A proposal waits for votes: " + p.Title, Message: p.Description,
+		Path: "/api/v1/governance/voting/proposals/" + p.ID, AgentID: AgentOf(p.Payload), Key: "proposal/" + p.ID,
+	})
 }
 
 // record writes an entry about a proposal to the ledger.

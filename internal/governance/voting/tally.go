@@ -189,5 +189,15 @@ func (v *Voting) CheckPassed(ctx context.Context, tenant, id string) error {
 	return nil
 }
 
+// PassedTx refuses a proposal that was not passed. Errors: fault.NotFound;
+// fault.Conflict.
+func (v *Voting) PassedTx(tx txn.Tx, tenant, id string) error {
+	p, err := v.proposals.GetTx(tx, tenant, id)
+	if err == nil && (p.Status == vetoed || p.Result == nil || p.Result.Status != "passed") {
+		err = fault.New(fault.Conflict, "PROPOSAL_NOT_PASSED", "The vote that decides on this is %s, and was not passed.", p.Status)
+	}
+	return err
+}
+
 // Proposals returns what keeps the proposals.
 func (v *Voting) Proposals() *resource.Store[Proposal] { return v.proposals }

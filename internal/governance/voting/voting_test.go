@@ -21,6 +21,7 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/governance/inbox"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/governance/voting"
 	"agentd/internal/kernel/resource"
@@ -42,6 +43,7 @@ type poll struct {
 
 	mu    sync.Mutex
 	log   []string
+	sent  []inbox.Item
 	fails bool     // carrying out fails
 	ended []string // agents that were terminated
 }
@@ -61,7 +63,7 @@ func newPoll(t *testing.T, db *sqldb.DB) *poll {
 		admin: authz.Caller{TenantID: ident.New(), UserID: "ada", Role: authz.Admin},
 	}
 	p.v = voting.New(deps, voting.Options{
-		Clock: p.clock, Ledger: p,
+		Clock: p.clock, Ledger: p, Inbox: p,
 		Agent: func(_ txn.Tx, tenant, id string) error {
 			if tenant == p.admin.TenantID && slices.Contains(p.agents, id) {
 				return nil
@@ -89,6 +91,18 @@ func (p *poll) AppendTx(tx txn.Tx, _ string, e ledger.Entry) error {
 		defer p.mu.Unlock()
 		p.log = append(p.log, e.Kind)
 	})
+	return nil
+}
+
+// SendTx implements inbox.Sender.
+func (p *poll) SendTx(tx txn.Tx, tenant string, item inbox.Item) error {
+	if tenant == p.admin.TenantID {
+		tx.AfterCommit(func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.sent = append(p.sent, item)
+		})
+	}
 	return nil
 }
 
@@ -152,13 +166,36 @@ func (p *poll) member(name string) authz.Caller {
 	return authz.Caller{TenantID: p.admin.TenantID, UserID: name, Role: authz.Developer}
 }
 
+func TestProposalsAreAnnounced(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		p := newPoll(t, db)
+		proposal := p.v.Proposals().Blank()
+		proposal.Title, proposal.Description, proposal.Type = "End it", "It pays twice", "agent_termination"
+		proposal.Payload = schema.Object(`{"agent_id":"` + p.agents[0] + `"}`)
+		if err := p.v.Proposals().Create(t.Context(), p.admin, proposal); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.call(p.admin, "tallyVotes", proposal.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := []inbox.Item{{
+			Type: "domain.governance.proposal_opened", Title: "A proposal waits for votes: End it", Message: "It pays twice",
+			Path: "/api/v1/governance/voting/proposals/" + proposal.ID, AgentID: p.agents[0], Key: "proposal/" + proposal.ID,
+		}}
+		if !slices.Equal(p.sent, want) {
+			t.Errorf("sent %+v, want %+v", p.sent, want)
+		}
+	})
+}
+
 func TestProposals(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		agent := ident.New()
 		resourcetest.Kind(t, resourcesql.New(db), db, func(deps resource.Deps) *resource.Store[voting.Proposal] {
 			return voting.New(deps, voting.Options{
-				Clock: clock.System{}, Ledger: newPoll(t, db),
+				Clock: clock.System{}, Ledger: newPoll(t, db), Inbox: newPoll(t, db),
 				Agent: func(_ txn.Tx, _, id string) error { return nil },
 				Executors: map[string]voting.Executor{"agent_termination": {
 					Check: voting.NeedsAgent, DoTx: func(txn.Tx, authz.Caller, *voting.Proposal) error { return nil },

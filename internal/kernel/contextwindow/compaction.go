@@ -162,13 +162,15 @@ func Compacted(messages []model.Message, f Compaction) []model.Message {
 // Apply returns the conversation after a compaction: the system messages, the
 // summary, what stays of the compacted part, and the rest. It depends on nothing
 // after the compacted part, so that a later call returns the same beginning. It
-// does not change messages.
-func Apply(messages []model.Message, f Compaction, summary string) []model.Message {
+// does not change messages. The summary has the sources that are named, and those of
+// the messages that it replaces.
+func Apply(messages []model.Message, f Compaction, summary string, sources ...string) []model.Message {
 	p := split(messages, f)
 	if len(p.compacted) == 0 {
 		return messages
 	}
-	return slices.Concat(p.system, []model.Message{Summary(summary)}, p.stay, p.rest)
+	made := Summary(summary, model.JoinSources(sources, model.SourcesOf(p.compacted))...)
+	return slices.Concat(p.system, []model.Message{made}, p.stay, p.rest)
 }
 
 const (
@@ -180,7 +182,9 @@ const (
 var noTags = strings.NewReplacer("<summary>", "[summary]", "</summary>", "[/summary]")
 
 // Summary returns the message that replaces compacted ones: the text, delimited
-// as data whatever it contains.
-func Summary(text string) model.Message {
-	return model.Message{Role: model.User, Text: summaryBegins + noTags.Replace(strings.TrimSpace(text)) + summaryEnds, Summary: true}
+// as data whatever it contains. It has content of sources.
+func Summary(text string, sources ...string) model.Message {
+	return model.Message{
+		Role: model.User, Text: summaryBegins + noTags.Replace(strings.TrimSpace(text)) + summaryEnds, Summary: true, Sources: sources,
+	}
 }

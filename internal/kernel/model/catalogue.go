@@ -24,6 +24,16 @@ type Provider struct {
 	Wire    Wire          `json:"wire"` // "": see WireAt
 	Models  []Offer       `json:"models"`
 
+	// Allowed are the only models that can be called; empty: all of the endpoint's.
+	Allowed []string `json:"model_allowlist"`
+	// NeedsKey has calls without any key refused before they are made.
+	NeedsKey bool `json:"requires_api_key"`
+	// Capabilities are those of the models that are not listed; see ParseCapabilities.
+	Capabilities jsontext.Value `json:"default_capabilities"`
+	// Screened providers are called through the guarded client: their address was chosen
+	// while the program ran.
+	Screened bool `json:"-"`
+
 	Access // beside APIKey
 	Limits // of APIKey
 }
@@ -79,28 +89,32 @@ type Entry struct {
 	Facts        Facts // Modality is set
 }
 
-// Catalogue holds the operator's providers. It does not change.
-type Catalogue struct {
+// listing holds the operator's providers as they are at a time. It does not change.
+type listing struct {
 	providers map[string]*provider
 	names     []string // of the providers, in the order of the configuration
 	entries   []Entry
 	fallback  string // the default model's ref
+	spare     string // the ref of the model that is asked if another does not answer
 	prices    *PriceList
+	overrides map[string]*Price // by the models' refs
+	disabled  []string          // names of providers that are not there, but could be
 }
 
 type provider struct {
 	Provider
 	offers map[string]Entry
-	public string // the public provider whose endpoint this is; "": none
-	normal string // NormalizeEndpoint of BaseURL; "": it has none, and no tenant can store a key for it
+	others Capabilities // of models that are not listed
+	public string       // the public provider whose endpoint this is; "": none
+	normal string       // NormalizeEndpoint of BaseURL; "": it has none, and no tenant can store a key for it
 }
 
-// NewCatalogue checks the providers. defaultRef is the model of agents that
-// name none (AGENTD_MODEL): <provider>/<model> or a bare name of the provider
-// "default"; empty: the first listed model.
-func NewCatalogue(providers []Provider, defaultRef string) (*Catalogue, error) {
-	c := &Catalogue{providers: make(map[string]*provider, len(providers))}
-	for _, p := range providers {
+// newListing checks the providers; see NewCatalogue.
+func newListing(o Offering) (*listing, error) {
+	c := &listing{
+		providers: make(map[string]*provider, len(o.Providers)), prices: o.Prices, overrides: map[string]*Price{}, disabled: o.Disabled,
+	}
+	for _, p := range o.Providers {
 		if err := p.check(); err != nil {
 			return nil, err
 		}
@@ -110,29 +124,44 @@ func NewCatalogue(providers []Provider, defaultRef string) (*Catalogue, error) {
 		c.add(p)
 	}
 	switch {
-	case defaultRef == "" && len(c.entries) > 0:
-		defaultRef = c.entries[0].Ref
-	case defaultRef == "" || defaultRef == EchoRef:
+	case o.Default == "" && len(c.entries) > 0:
+		o.Default = c.entries[0].Ref
+	case o.Default == "" || o.Default == EchoRef:
 	default:
-		name, model := c.split(defaultRef)
+		name, model := c.split(o.Default)
 		p := c.providers[name]
 		if p == nil {
-			return nil, fmt.Errorf("the default model %q belongs to no configured provider: %s", defaultRef, c.configured())
+			return nil, fmt.Errorf("the default model %q belongs to no configured provider: %s", o.Default, c.configured())
 		}
 		if _, listed := p.offers[model]; !listed {
 			c.list(p, Offer{ID: model})
 		}
 	}
-	c.fallback = defaultRef
+	c.fallback, c.spare = o.Default, o.Fallback
+	for ref, fields := range o.Overrides {
+		if err := fields.Check(); err != nil {
+			return nil, fmt.Errorf("the price of %q: %w", ref, err)
+		}
+		name, model := c.split(ref)
+		c.overrides[name+"/"+model] = fields.price()
+	}
+	c.usePrices()
+	if c.spare != "" {
+		if _, err := c.lookup(c.spare, ""); err != nil {
+			return nil, fmt.Errorf("the fallback model: %w", err)
+		}
+	}
 	return c, nil
 }
 
-func (c *Catalogue) add(config Provider) {
+func (c *listing) add(config Provider) {
 	p := &provider{Provider: config, offers: make(map[string]Entry, len(config.Models))}
 	p.BaseURL = trimBase(config.BaseURL)
 	p.normal, _ = NormalizeEndpoint(config.BaseURL)
 	p.Wire = cmp.Or(config.Wire, WireAt(config.Name, config.BaseURL))
 	p.public = publicAt(p.normal)
+	p.others = ParseCapabilities(config.Capabilities)
+	p.others.Context = 0
 	c.providers[p.Name] = p
 	c.names = append(c.names, p.Name)
 	for _, o := range config.Models {
@@ -140,7 +169,7 @@ func (c *Catalogue) add(config Provider) {
 	}
 }
 
-func (c *Catalogue) list(p *provider, o Offer) {
+func (c *listing) list(p *provider, o Offer) {
 	e := Entry{Ref: p.Name + "/" + o.ID, Provider: p.Name, Model: o.ID, Context: o.ContextWindow, Facts: o.Facts}
 	e.Price = o.price()
 	e.Capabilities = ParseCapabilities(o.Capabilities)
@@ -155,33 +184,32 @@ func (c *Catalogue) list(p *provider, o Offer) {
 	c.entries = append(c.entries, e)
 }
 
-// UsePrices sets the list for what the operator's own does not say. It is called
-// before the catalogue is used.
-func (c *Catalogue) UsePrices(l *PriceList) {
-	c.prices = l
+// usePrices sets what the price list and the operator's overrides have.
+func (c *listing) usePrices() {
 	for i := range c.entries {
 		e := &c.entries[i]
 		p := c.providers[e.Provider]
-		known, ok := l.Lookup(p.public, e.Model)
-		if !ok {
-			continue
-		}
 		t := Target{Price: e.Price, Context: e.Context, MaxOutput: e.Facts.MaxOutput}
-		known.apply(&t)
+		if known, ok := c.prices.Lookup(p.public, e.Model); ok {
+			known.apply(&t)
+		}
+		if price := c.overrides[e.Ref]; price != nil {
+			t.Price = price
+		}
 		e.Price, e.Context, e.Facts.MaxOutput = t.Price, t.Context, t.MaxOutput
 		p.offers[e.Model] = *e
 	}
 }
 
 // complete sets what the price list has of a model at a public provider's endpoint.
-func (c *Catalogue) complete(t *Target, public string) {
+func (c *listing) complete(t *Target, public string) {
 	if known, ok := c.prices.Lookup(public, t.Model); ok {
 		known.apply(t)
 	}
 }
 
 // List returns the listed models in the order of the configuration.
-func (c *Catalogue) List() []Entry { return slices.Clone(c.entries) }
+func (c *listing) List() []Entry { return slices.Clone(c.entries) }
 
 // Served is the public part of a provider of the catalogue.
 type Served struct {
@@ -192,7 +220,7 @@ type Served struct {
 }
 
 // Providers returns the providers in the order of the configuration.
-func (c *Catalogue) Providers() []Served {
+func (c *listing) Providers() []Served {
 	all := make([]Served, 0, len(c.names))
 	for _, name := range c.names {
 		p := c.providers[name]
@@ -210,7 +238,7 @@ func (c *Catalogue) Providers() []Served {
 
 // Endpoint returns the target of a provider, with the operator's key and without
 // a model; false if there is no such provider.
-func (c *Catalogue) Endpoint(name string) (Target, bool) {
+func (c *listing) Endpoint(name string) (Target, bool) {
 	p := c.providers[name]
 	if p == nil {
 		return Target{}, false
@@ -219,19 +247,22 @@ func (c *Catalogue) Endpoint(name string) (Target, bool) {
 }
 
 func (p *provider) target() Target {
-	return Target{Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey, Wire: p.Wire, Access: p.Access, Limits: p.Limits}
+	return Target{
+		Provider: p.Name, BaseURL: p.BaseURL, APIKey: p.APIKey, Wire: p.Wire, Access: p.Access, Limits: p.Limits,
+		Screened: p.Screened, NeedsKey: p.NeedsKey,
+	}
 }
 
 // At reports whether there is a provider of that name and its endpoint is this
 // one, in the form that NormalizeEndpoint returns.
-func (c *Catalogue) At(name, endpoint string) bool {
+func (c *listing) At(name, endpoint string) bool {
 	p := c.providers[name]
 	return p != nil && p.normal != "" && p.normal == endpoint
 }
 
 // lists reports whether the operator lists a model under this name without a
 // prefix: as one of the default provider.
-func (c *Catalogue) lists(ref string) bool {
+func (c *listing) lists(ref string) bool {
 	p := c.providers[DefaultProvider]
 	if p == nil {
 		return false
@@ -240,19 +271,11 @@ func (c *Catalogue) lists(ref string) bool {
 	return listed
 }
 
-// Default returns the ref of the model of agents that name none; "" if there is
-// no model at all.
-func (c *Catalogue) Default() string { return c.fallback }
-
-// Lookup finds a model by its ref; "" is the default model. Errors: *Error
-// with the code provider_not_configured.
-func (c *Catalogue) Lookup(ref string) (Target, error) { return c.lookup(ref, "") }
-
 // CodeProviderMissing is the code of a model whose remembered provider is gone.
 const CodeProviderMissing = "model_provider_missing"
 
 // ProviderOf returns the provider that serves a model by its ref; "" if there is none.
-func (c *Catalogue) ProviderOf(ref string) string {
+func (c *listing) ProviderOf(ref string) string {
 	name, _ := c.split(ref)
 	if ref == "" || c.providers[name] == nil {
 		return ""
@@ -262,7 +285,7 @@ func (c *Catalogue) ProviderOf(ref string) string {
 
 // lookup is Lookup for a model that is served by a remembered provider, if any, and by
 // no other.
-func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
+func (c *listing) lookup(ref, remembered string) (Target, error) {
 	if ref == "" {
 		ref = c.fallback
 	}
@@ -287,6 +310,9 @@ func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
 		name, model = remembered, strings.TrimPrefix(ref, remembered+"/")
 	}
 	p := c.providers[name]
+	if slices.Contains(c.disabled, name) {
+		return Target{}, notConfigured("The operator disabled the provider %q of the model %q: name another model.", name, ref)
+	}
 	if p == nil {
 		return Target{}, notConfigured("The model %q names none of the configured providers, "+
 			"and there is no provider %q (AGENTD_MODEL_BASE_URL): %s.", ref, DefaultProvider, c.configured())
@@ -294,10 +320,17 @@ func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
 	if model == "" {
 		return Target{}, notConfigured("The model_ref %q names a provider but no model; write %s/<model>.", ref, name)
 	}
+	if len(p.Allowed) > 0 && !slices.Contains(p.Allowed, model) {
+		return Target{}, notConfigured("The provider %q serves no model %q here: the operator allows %s.",
+			name, model, strings.Join(p.Allowed, ", "))
+	}
 	t := p.target()
-	t.Model = model
+	t.Model, t.Capabilities = model, p.others
 	if e, ok := p.offers[model]; ok {
 		t.Price, t.Context, t.MaxOutput, t.Capabilities = e.Price, e.Context, e.Facts.MaxOutput, e.Capabilities
+	}
+	if price := c.overrides[name+"/"+model]; price != nil {
+		t.Price = price
 	}
 	c.complete(&t, p.public)
 	return t, nil
@@ -305,15 +338,15 @@ func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
 
 // split splits a ref into provider and model. A model's own name may contain
 // slashes, so a first segment that is not a provider belongs to the model.
-func (c *Catalogue) split(ref string) (name, model string) {
-	if name, model, ok := strings.Cut(ref, "/"); ok && c.providers[name] != nil {
+func (c *listing) split(ref string) (name, model string) {
+	if name, model, ok := strings.Cut(ref, "/"); ok && (c.providers[name] != nil || slices.Contains(c.disabled, name)) {
 		return name, model
 	}
 	return DefaultProvider, ref
 }
 
 // configured returns the list of providers for a sentence.
-func (c *Catalogue) configured() string {
+func (c *listing) configured() string {
 	if len(c.providers) == 0 {
 		return "there is none"
 	}
@@ -331,7 +364,7 @@ func (p Provider) check() error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("the model provider %q needs a base_url like https://host/v1, without user name, query or fragment", p.Name)
 	}
-	if err := p.Access.Check(p.Wire); err != nil {
+	if err := p.Access.Check(cmp.Or(p.Wire, WireAt(p.Name, p.BaseURL))); err != nil {
 		return fmt.Errorf("the model provider %q: %w", p.Name, err)
 	}
 	if wrong := CheckLimit(p.MaxConcurrency, MaxMaxConcurrency); wrong != "" {
@@ -340,9 +373,12 @@ func (p Provider) check() error {
 	if wrong := CheckLimit(p.TokensPerMinute, MaxTokensPerMinute); wrong != "" {
 		return fmt.Errorf("the model provider %q: tokens_per_minute %s", p.Name, wrong)
 	}
+	if len(p.Capabilities) > 0 && p.Capabilities.Kind() != '{' {
+		return fmt.Errorf("the model provider %q: default_capabilities is not an object", p.Name)
+	}
 	seen := map[string]bool{}
 	for _, o := range p.Models {
-		if err := o.check(); err != nil {
+		if err := o.Check(); err != nil {
 			return fmt.Errorf("the model provider %q: %w", p.Name, err)
 		}
 		if seen[o.ID] {
@@ -353,7 +389,8 @@ func (p Provider) check() error {
 	return nil
 }
 
-func (o Offer) check() error {
+// Check returns what is wrong with the model, as a sentence.
+func (o Offer) Check() error {
 	switch {
 	case o.ID == "":
 		return fmt.Errorf("a model has no id")
@@ -366,7 +403,7 @@ func (o Offer) check() error {
 	case len(o.Capabilities) > 0 && o.Capabilities.Kind() != '{':
 		return fmt.Errorf("the model %q: capabilities is not an object", o.ID)
 	}
-	if err := o.PriceFields.check(); err != nil {
+	if err := o.PriceFields.Check(); err != nil {
 		return fmt.Errorf("the model %q: %w", o.ID, err)
 	}
 	return nil

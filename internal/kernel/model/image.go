@@ -26,6 +26,10 @@ type ImageClient interface {
 // first that has the capability images in the catalogue. provider is the name of
 // a provider; "": any. Errors: *Error with the code provider_not_configured.
 func (c *Catalogue) ImageTarget(provider, name string) (Target, error) {
+	return c.now.Load().imageTarget(provider, name)
+}
+
+func (c *listing) imageTarget(provider, name string) (Target, error) {
 	if provider == OpenAICompat { // what agents call the operator's endpoints
 		provider = ""
 	}
@@ -36,13 +40,13 @@ func (c *Catalogue) ImageTarget(provider, name string) (Target, error) {
 	case name == EchoRef:
 		return Target{}, notConfigured("The model %s makes no pictures.", EchoRef)
 	case name != "" && provider != "":
-		return c.Lookup(provider + "/" + name)
+		return c.lookup(provider+"/"+name, "")
 	case name != "":
-		return c.Lookup(name)
+		return c.lookup(name, "")
 	}
 	for _, e := range c.entries {
 		if owner, _ := c.split(e.Ref); e.Capabilities.Images && (provider == "" || owner == provider) {
-			return c.Lookup(e.Ref)
+			return c.lookup(e.Ref, "")
 		}
 	}
 	return Target{}, notConfigured("No model that makes pictures is configured: " +

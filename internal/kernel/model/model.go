@@ -41,6 +41,9 @@ type Message struct {
 	// Summary marks a message of agentd that replaces earlier ones. A client
 	// cannot forge it.
 	Summary bool `json:"-"`
+	// Sources are the untrusted sources that the message has content of: web,
+	// mcp:<server>, file, sensor, message:<agent>. A client cannot set them.
+	Sources []string `json:"-"`
 }
 
 // Origin is a step of a run. StepSeq 0 is the run's own message.
@@ -79,6 +82,7 @@ type Target struct {
 	Access   Access        // what some wires need beside APIKey
 	Guarded  bool          // a tenant chose the address: through the guarded client
 	TenantID string        // of a guarded or limited target: the tenant, whose egress rules and turn hold
+	Screened bool          // through the guarded client, by no tenant's rules
 	OwnKey   bool          // APIKey is the tenant's: a refusal of it concerns only that tenant
 	Price    *Price        // nil: unknown
 	Context  int           // context window in tokens; 0: unknown
@@ -87,6 +91,8 @@ type Target struct {
 	MaxOutput int
 
 	Capabilities Capabilities // Context apart
+
+	NeedsKey bool // a call without a key is refused before it is made
 }
 
 // Request is one model call.

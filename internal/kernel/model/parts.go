@@ -37,6 +37,12 @@ func TextPart(text string) jsontext.Value {
 	return append(b, '}')
 }
 
+// IsText reports whether a content part is a text: not an image, a file and the like.
+func IsText(part jsontext.Value) bool {
+	_, ok := partText(part)
+	return ok
+}
+
 // partText returns the text of a content part; not ok for images and the like.
 func partText(part jsontext.Value) (text string, ok bool) {
 	var p struct {

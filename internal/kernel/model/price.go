@@ -98,8 +98,8 @@ func (f *PriceFields) base() TierFields {
 	return TierFields{0, f.Input, f.Output, f.CachedInput, f.CacheWrite, f.Reasoning}
 }
 
-// check returns what is wrong with the prices, as the end of a sentence.
-func (f *PriceFields) check() error {
+// Check returns what is wrong with the prices, as the end of a sentence.
+func (f *PriceFields) Check() error {
 	base := f.base()
 	further := base.CachedInput != nil || base.CacheWrite != nil || base.Reasoning != nil || len(f.Tiers) > 0
 	if base.Input == nil && base.Output == nil && further {

@@ -74,7 +74,7 @@ func ParsePriceList(file []byte) (*PriceList, error) {
 		case m.Context < 0 || m.Context > maxContext || m.MaxOutput < 0 || m.MaxOutput > maxContext:
 			return nil, fmt.Errorf("the price list: a limit of %s/%s is negative or too large", m.Provider, m.ID)
 		}
-		if err := m.check(); err != nil {
+		if err := m.Check(); err != nil {
 			return nil, fmt.Errorf("the price list: %s/%s: %w", m.Provider, m.ID, err)
 		}
 		l.models[key] = Listing{Price: m.price(), Context: m.Context, MaxOutput: m.MaxOutput}

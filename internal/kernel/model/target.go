@@ -83,6 +83,10 @@ func (r Resolver) Resolve(ctx context.Context, tenant string, spec Spec) (Target
 	if err != nil {
 		return Target{}, err
 	}
+	if t.NeedsKey && t.APIKey.Empty() && t.Access.AWS == nil && t.Access.Entra == nil {
+		return Target{}, notConfigured("There is no key of the provider %q: store one with PUT /api/v1/llm-credentials/%s, "+
+			"or ask the operator for one.", t.Provider, t.Provider)
+	}
 	if t.Guarded || t.Limits != (Limits{}) {
 		t.TenantID = tenant
 	}
@@ -281,9 +285,10 @@ func (c *Credential) wire() Wire { return cmp.Or(c.Wire, WireAt(c.Name, c.Endpoi
 // use has a target called with a tenant's key.
 func (t *Target) use(c *Credential) {
 	t.APIKey, t.OwnKey, t.Limits = c.Key, true, c.Limits
-	version := cmp.Or(c.Access.APIVersion, t.Access.APIVersion)
+	before := t.Access
 	t.Access = c.Access
-	t.Access.APIVersion = version
+	t.Access.APIVersion = cmp.Or(c.Access.APIVersion, before.APIVersion)
+	t.Access.Region = cmp.Or(c.Access.Region, before.Region)
 }
 
 func (r Resolver) credential(ctx context.Context, tenant, ref string) (*Credential, error) {

@@ -30,6 +30,10 @@ func TestWires(t *testing.T) {
 		{"anthropic", "https://gateway.example/v1", ""},
 		{"evil", "https://api.anthropic.com.evil.example/v1", ""},
 		{"openai", "https://api.openai.com/v1", ""},
+		{"aws", "https://bedrock-runtime.eu-west-1.amazonaws.com", WireBedrock},
+		{"aws", "https://bedrock-runtime.cn-north-1.amazonaws.com.cn", WireBedrock},
+		{"aws", "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1", ""},
+		{"aws", "https://bedrock-runtime.eu-west-1.amazonaws.com.evil.example", ""},
 	} {
 		if got := WireAt(tt.name, tt.url); got != tt.want {
 			t.Errorf("%s at %s: %q, want %q", tt.name, tt.url, got, tt.want)
@@ -38,6 +42,11 @@ func TestWires(t *testing.T) {
 		if to, _ := c.Endpoint(tt.name); err != nil || to.Wire != WireAnthropic {
 			t.Errorf("%s: a wire that is named: %q, %v", tt.name, to.Wire, err)
 		}
+	}
+	file := `{"providers": [{"name": "azure", "base_url": "https://ours.openai.azure.com", "api_version": "2024-10-21"},
+		{"name": "aws", "base_url": "https://bedrock-runtime.eu-west-1.amazonaws.com", "aws": {"access_key_id": "a", "secret_access_key": "b"}}]}`
+	if _, err := ParseProviders([]byte(file)); err != nil {
+		t.Errorf("access to the wire of an address: %v", err)
 	}
 	key := secret.New("s")
 	for _, a := range []struct {
@@ -48,6 +57,8 @@ func TestWires(t *testing.T) {
 		{"smoke", Access{}, "one of openai_chat"}, {"", Access{APIVersion: "1"}, "azure_openai"},
 		{WireAzure, Access{APIVersion: "1/2"}, "letters, digits"}, {WireAzure, Access{Entra: &Entra{TenantID: "a", ClientSecret: key}}, "needs tenant_id"},
 		{WireAzure, Access{Entra: &Entra{"t", "c", key}}, ""},
+		{WireAzure, Access{Region: "eu-west-1"}, "bedrock"}, {WireBedrock, Access{Region: "eu/west"}, "letters, digits"},
+		{WireBedrock, Access{AWS: &AWS{AccessKeyID: "a"}}, "needs access_key_id"}, {WireBedrock, Access{AWS: &AWS{AccessKeyID: "a", SecretAccessKey: key}}, ""},
 	} {
 		if err := a.access.Check(a.wire); (err == nil) != (a.says == "") || err != nil && !strings.Contains(err.Error(), a.says) {
 			t.Errorf("%s %+v: %v", a.wire, a.access, err)

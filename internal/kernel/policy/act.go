@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -30,10 +31,11 @@ const (
 	Warn             // allowed, and recorded as a warning
 	Approve          // waits for a person's approval
 	Deny             // not done
+	Revoke           // not done; the agent may do nothing until the sanction is lifted
 	Terminate        // not done; the run ends and the agent is suspended
 )
 
-var effects = [...]string{"allow", "log", "warn", "require_approval", "block", "terminate_agent"}
+var effects = [...]string{"allow", "log", "warn", "require_approval", "block", "revoke_permissions", "terminate_agent"}
 
 // String returns the name of the effect: the penalty of rules that have it.
 func (e Effect) String() string { return effects[e] }
@@ -82,3 +84,18 @@ func (Anarchy) Judge(context.Context, Run, Act) (Ruling, error) { return Ruling{
 
 // RecordTx implements Governor.
 func (Anarchy) RecordTx(txn.Tx, Run, Ruling) error { return nil }
+
+// ToolAct returns a tool call as an act of a run that has read sources.
+func ToolAct(name, arguments string, sources []string) Act {
+	act := Act{Actions: []string{"tool:" + name}, Arguments: jsontext.Value(arguments), Sources: sources}
+	if strings.TrimSpace(arguments) == "" {
+		act.Arguments = nil
+	}
+	switch name {
+	case "delegate_to_agent":
+		act.Actions = append(act.Actions, "delegate")
+	case "spawn_agent":
+		act.Actions = append(act.Actions, "spawn")
+	}
+	return act
+}

@@ -30,6 +30,7 @@ type Limits struct {
 	Workspaces        *int64 `json:"workspaces"`
 	Webhooks          *int64 `json:"webhooks"`
 	ActiveSessions    *int64 `json:"active_sessions"`
+	TeamRuns          *int64 `json:"concurrent_team_runs" doc:"Runs of teams that have not ended."`
 }
 
 // Of returns the limit of a resource; nil: it has none.
@@ -61,6 +62,8 @@ func (l *Limits) Of(r Resource) *int64 {
 		return l.Webhooks
 	case ActiveSessions:
 		return l.ActiveSessions
+	case TeamRuns:
+		return l.TeamRuns
 	}
 	return nil
 }

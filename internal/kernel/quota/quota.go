@@ -39,6 +39,7 @@ const (
 	Workspaces     Resource = "workspaces" // that stand alone
 	Webhooks       Resource = "webhooks"
 	ActiveSessions Resource = "active_sessions"
+	TeamRuns       Resource = "concurrent_team_runs" // that have not ended
 )
 
 // Refilling, Requests and Things are all resources, in the order in which they
@@ -46,7 +47,7 @@ const (
 var (
 	Requests  = []Resource{RequestsPerMinute, RequestsPerHour, RequestsPerDay}
 	Refilling = []Resource{RunsPerMonth, TokensPerMonth, TokensPerDay, ToolCallsPerMonth}
-	Things    = []Resource{Agents, Teams, KnowledgeBases, Workspaces, Webhooks, ActiveSessions}
+	Things    = []Resource{Agents, Teams, KnowledgeBases, Workspaces, Webhooks, ActiveSessions, TeamRuns}
 )
 
 // Period is the time after which a counter starts from zero.

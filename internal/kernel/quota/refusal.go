@@ -37,13 +37,19 @@ type block struct {
 const upgradePath = "/api/v1/billing/plans"
 
 // Refuse returns the refusal for a resource whose limit is used up. It is a 429
-// if the resource refills, and a 403 if it does not: for a thing, and for a
-// resource of which the plan allows none.
+// if the resource refills, or ends by itself, and a 403 if it does not: for a thing,
+// and for a resource of which the plan allows none.
 func Refuse(r Resource, limit, used int64, now time.Time) *fault.Error {
 	b := block{Kind: r.Kind(), Limit: limit, Used: used, Remaining: max(0, limit-used)}
 	name := strings.ReplaceAll(b.Kind, "_", " ")
 	if p := r.Period(); p != "" {
 		b.Period = &p
+	}
+	if r == TeamRuns && limit > 0 {
+		f := fault.New(fault.Limited, CodeReached,
+			"The company's plan allows %d runs of teams at a time, and there are as many. Wait until one has ended.", limit)
+		f.RetryAfter, f.Extra = time.Second, map[string]any{"quota": b, "upgrade_path": upgradePath}
+		return f
 	}
 	if b.Period == nil || limit <= 0 {
 		f := fault.New(fault.Forbidden, CodeReached,

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/authz"
+	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -55,11 +56,41 @@ func (s *Store[T]) CheckPatch(ctx context.Context, tenant, id string, patch json
 	return s.CheckAddresses(ctx, tenant, before, after)
 }
 
+// Patch changes a value as a merge patch would change the resource that has it; nothing
+// is stored. Errors: fault.Malformed, fault.Invalid.
+func (s *Store[T]) Patch(t *T, patch jsontext.Value) error {
+	return s.fill(t, patch, s.update, true, afterwards)
+}
+
 // PatchTx changes a resource by a merge patch inside a transaction. The addresses
 // that the patch names are checked by CheckPatch, before the transaction.
 func (s *Store[T]) PatchTx(tx txn.Tx, who authz.Caller, id string, patch jsontext.Value) (*T, error) {
 	t, _, err := s.edit(tx, who, id, "", Updated, func(e *Edit[T]) error {
 		return s.fill(e.New, patch, s.update, true, afterwards)
+	})
+	return t, err
+}
+
+// MergeTx changes a resource by a merge patch inside a transaction, or creates it with
+// an ID, from what first returns and the patch. more sets what the patch cannot: fields
+// that are readOnly. Callers check the addresses that the patch names.
+func (s *Store[T]) MergeTx(tx txn.Tx, who authz.Caller, id string, patch jsontext.Value, first func() *T, more func(*T)) (*T, error) {
+	if _, err := s.lock(tx, who.TenantID, id); fault.Is(err, fault.NotFound) {
+		t := first()
+		if err := s.fill(t, patch, s.update, true, afterwards); err != nil {
+			return nil, err
+		}
+		more(t)
+		metaOf(t).ID = id
+		_, err := s.insert(tx, who, t)
+		return t, err
+	}
+	t, _, err := s.edit(tx, who, id, "", Updated, func(e *Edit[T]) error {
+		if err := s.fill(e.New, patch, s.update, true, afterwards); err != nil {
+			return err
+		}
+		more(e.New)
+		return nil
 	})
 	return t, err
 }

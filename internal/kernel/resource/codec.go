@@ -117,6 +117,20 @@ func (c *codec[T]) wireDoc(dst []byte, doc Doc) ([]byte, error) {
 	return append(dst, wire...), err
 }
 
+// summary appends a document as a list with fields=summary shows it: its long
+// fields are empty.
+func (c *codec[T]) summary(dst []byte, doc Doc) ([]byte, error) {
+	t, err := c.Decode(doc)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range c.long {
+		f.at(t).SetZero()
+	}
+	wire, err := c.Wire(t)
+	return append(dst, wire...), err
+}
+
 // splice appends a document's wire form: its id, its tenant, the members of its
 // body and its times. It does not escape ids and tenants: they never hold a
 // character that JSON escapes.

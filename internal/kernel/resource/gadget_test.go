@@ -19,11 +19,11 @@ type gadget struct {
 	Color    string        `json:"color" enum:"red,green" default:"red"`
 	Loud     bool          `json:"loud" default:"true"`
 	Size     *int          `json:"size" minimum:"0"`
-	Tags     []string      `json:"tags,omitzero" maxItems:"3"`
+	Tags     []string      `json:"tags,omitzero" maxItems:"3" long:"true"`
 	Key      string        `json:"key" secret:"true"`
 	Limits   limits        `json:"limits" merge:"1"`
 	Shape    shape         `json:"shape"`
-	Extra    schema.Object `json:"extra" merge:"1"`
+	Extra    schema.Object `json:"extra" merge:"1" long:"true"`
 	State    string        `json:"state" readOnly:"true"`
 	MovedAt  *time.Time    `json:"moved_at" readOnly:"true"`
 	LastWord string        `json:"last_word" readOnly:"true"`

@@ -23,6 +23,7 @@ import (
 //	secret:"true"     a string that is sealed at rest and answered as
 //	                  [redacted]; it keeps its value if that is sent back, or
 //	                  if a replacement leaves it out
+//	long:"true"       empty in a list with fields=summary
 //
 // In an update null sets a field back to its default.
 type Kind[T any] struct {

@@ -11,6 +11,7 @@ import (
 // listRequest is the query of a list as clients send it.
 type listRequest struct {
 	limit, cursor, words string
+	summary              bool // leave the long fields empty
 	where                map[string]string
 }
 
@@ -22,7 +23,7 @@ func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*rout
 		return nil, err
 	}
 	if in.words != "" && len(q.Words) == 0 { // only punctuation: no name has it
-		return a.wirePage(nil, "")
+		return a.wirePage(nil, "", a.wireDoc)
 	}
 	scope := page.Scope{Tenant: tenant, List: a.Name, Filter: append(q.Filter[:], q.Words...)}
 	if q.After, err = a.deps.Cursors.Open(scope, in.cursor); err != nil {
@@ -39,7 +40,11 @@ func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*rout
 	if more {
 		next = a.deps.Cursors.Seal(scope, docs[len(docs)-1].ID)
 	}
-	reply, err := a.wirePage(docs, next)
+	show := a.wireDoc
+	if in.summary {
+		show = a.codec.summary
+	}
+	reply, err := a.wirePage(docs, next, show)
 	if err != nil || in.words != "" {
 		return reply, err
 	}
@@ -51,7 +56,7 @@ func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*rout
 	return reply, err
 }
 
-func (a *api[T]) wirePage(docs []Doc, next string) (*route.Reply, error) {
+func (a *api[T]) wirePage(docs []Doc, next string, show func([]byte, Doc) ([]byte, error)) (*route.Reply, error) {
 	size := 100
 	for _, doc := range docs {
 		size += len(doc.Body) + 220
@@ -64,7 +69,7 @@ func (a *api[T]) wirePage(docs []Doc, next string) (*route.Reply, error) {
 			out = append(out, ',')
 		}
 		var err error
-		if out, err = a.wireDoc(out, doc); err != nil {
+		if out, err = show(out, doc); err != nil {
 			return nil, err
 		}
 	}

@@ -17,6 +17,7 @@ type plan[T any] struct {
 	fields   []field
 	byName   map[string]*field
 	sealed   []*field // the secret ones
+	long     []*field // those that a summary leaves empty
 	slot     map[string]int
 	create   published
 	replace  published
@@ -31,6 +32,7 @@ type field struct {
 	reflect.StructField
 	name                               string
 	readOnly, immutable, merge, secret bool
+	long                               bool
 	required, nullable                 bool
 	defaultTag                         string
 }
@@ -72,7 +74,7 @@ func (p *plan[T]) scan() {
 		tag := func(key string) bool { v := f.Tag.Get(key); return v == "true" || v == "1" }
 		p.fields = append(p.fields, field{
 			StructField: f, name: name,
-			readOnly: tag("readOnly"), immutable: tag("immutable"), merge: tag("merge"), secret: tag("secret"),
+			readOnly: tag("readOnly"), immutable: tag("immutable"), merge: tag("merge"), secret: tag("secret"), long: tag("long"),
 			required: tag("required"), nullable: tag("nullable"), defaultTag: f.Tag.Get("default"),
 		})
 	}
@@ -81,6 +83,9 @@ func (p *plan[T]) scan() {
 		p.byName[f.name] = f
 		if f.secret {
 			p.sealed = append(p.sealed, f)
+		}
+		if f.long {
+			p.long = append(p.long, f)
 		}
 	}
 }

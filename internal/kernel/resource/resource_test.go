@@ -2,6 +2,7 @@ package resource_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 
@@ -380,6 +381,32 @@ func TestPlainKinds(t *testing.T) {
 		}
 		if got := strings.Join(ids, " "); got != c.want || c.plain.Name != "note" {
 			t.Errorf("%s: %s serves %s", name, c.plain.Name, got)
+		}
+	}
+}
+
+// A list with fields=summary leaves the long fields empty, under each of its keys.
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	c, _, _, _ := newBench(t)
+	id := make1(t, c, `{"slug":"a","name":"one","tags":["x"],"extra":{"k":"v"},"key":"hidden"}`)
+	reply, err := c.Do(t.Context(), "GET", item, resourcetest.Args{"gadgetId": id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := resourcetest.Object(t, reply)
+	summary := maps.Clone(all)
+	summary["extra"] = map[string]any{}
+	delete(summary, "tags")
+	for fields, want := range map[string]any{"": all, "all": all, "summary": summary} {
+		reply, err := c.Do(t.Context(), "GET", "/api/v1/gadgets", resourcetest.Args{"fields": fields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"items", "gadgets", "older"} {
+			if diff := cmp.Diff([]any{want}, resourcetest.Object(t, reply)[key]); diff != "" {
+				t.Errorf("fields=%s, %s (-want +got):\n%s", fields, key, diff)
+			}
 		}
 	}
 }

@@ -121,6 +121,16 @@ func (a *api[T]) createRoute() route.Route {
 const withWords = `query:"q" maxLength:"200" ` +
 	`doc:"Only those whose name has words that begin so; case and accents do not matter, and 16 characters of a word count."`
 
+// withSummary describes the parameter fields of a list, naming what a summary lacks.
+func (p *plan[T]) withSummary() reflect.StructTag {
+	names := make([]string, len(p.long))
+	for i, f := range p.long {
+		names[i] = f.name
+	}
+	return reflect.StructTag(`query:"fields" enum:"all,summary" default:"all" page:"-" doc:"summary: ` +
+		strings.Join(names, ", ") + ` are empty, so that rows stay small."`)
+}
+
 func (a *api[T]) listRoute() route.Route {
 	row := a.row("GET", a.Path, "list", "List "+words(a.Names)+", newest first.", a.Readers, a.listing)
 	row.ID = "list" + strings.TrimSuffix(a.Noun, camel(a.Name)) + camel(a.Names)
@@ -130,6 +140,9 @@ func (a *api[T]) listRoute() route.Route {
 	}
 	if a.Label != nil {
 		fields = append(fields, reflect.StructField{Name: "Words", Type: reflect.TypeFor[string](), Tag: withWords})
+	}
+	if len(a.long) > 0 {
+		fields = append(fields, reflect.StructField{Name: "Fields", Type: reflect.TypeFor[string](), Tag: a.withSummary()})
 	}
 	first := len(fields)
 	for _, name := range a.Filters {
@@ -150,6 +163,9 @@ func (a *api[T]) listRoute() route.Route {
 			in := listRequest{limit: v.Field(0).String(), cursor: v.Field(1).String(), where: where}
 			if a.Label != nil {
 				in.words = v.FieldByName("Words").String()
+			}
+			if len(a.long) > 0 {
+				in.summary = v.FieldByName("Fields").String() == "summary"
 			}
 			return a.page(ctx, who.TenantID, in)
 		},

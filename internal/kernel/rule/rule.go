@@ -23,6 +23,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 
 	"agentd/internal/base/cache"
 	"agentd/internal/base/pattern"
@@ -47,6 +48,9 @@ const (
 // Rule is a compiled condition. It is safe for concurrent use.
 type Rule struct {
 	program cel.Program
+	simple  cel.Program // without counting its work; nil where that must be counted
+	nodes   int         // of the expression, where it is simple
+	length  int         // of the source
 }
 
 // ErrTooExpensive is returned by [Rule.True] if a rule exceeds the limits on
@@ -123,7 +127,13 @@ func compile(source string, names []string) (r *Rule, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the rule cannot be compiled: %s", firstLine(err.Error()))
 	}
-	return &Rule{program}, nil
+	r = &Rule{program: program, length: len(source)}
+	if r.nodes = countSimple(ast); r.nodes > 0 {
+		if r.simple, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize)); err != nil {
+			return nil, fmt.Errorf("the rule cannot be compiled: %s", firstLine(err.Error()))
+		}
+	}
+	return r, nil
 }
 
 // sentence returns the compiler's first error; the others mostly follow from it.
@@ -150,7 +160,11 @@ func firstLine(s string) string {
 // error is a sentence for the rule's author (a missing key, values that do not
 // compare, a result that is neither true nor false, ErrTooExpensive), or that of
 // ctx.
-func (r *Rule) True(ctx context.Context, vars map[string]any) (is bool, err error) {
+func (r *Rule) True(ctx context.Context, vars map[string]any) (bool, error) {
+	return r.eval(ctx, vars)
+}
+
+func (r *Rule) eval(ctx context.Context, vars any) (is bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			is, err = false, errors.New("the rule cannot be evaluated")
@@ -165,6 +179,10 @@ func (r *Rule) True(ctx context.Context, vars map[string]any) (is bool, err erro
 	if err != nil {
 		return false, explain(ctx, bounded, err)
 	}
+	return boolOf(out)
+}
+
+func boolOf(out ref.Val) (bool, error) {
 	if b, ok := out.(types.Bool); ok {
 		return bool(b), nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/kernel/model"
 )
 
 // Call makes a model's call. The only error is that of ctx, if it ends before the
@@ -65,6 +66,9 @@ func (e *entry) run(parent context.Context, call Call) (Result, error) {
 		result, err := e.Run(ctx, call)
 		if err != nil {
 			result = e.failed(err)
+		}
+		if e.Source != "" {
+			result.Sources = model.JoinSources(result.Sources, []string{e.Source})
 		}
 		done <- result
 	}()

@@ -25,6 +25,10 @@ type Tool struct {
 	ReadOnly   bool
 	Idempotent bool
 
+	// Source is the untrusted source that every result has content of, such as web;
+	// "": none.
+	Source string
+
 	Timeout time.Duration // of one call; 0 means the registry's
 
 	// Run executes a call, whose arguments are valid according to the schema. A
@@ -47,6 +51,18 @@ type Call struct {
 	StepID      string // of the journal; the same when the call is repeated after a crash
 	Name        string
 	Arguments   string // as the model wrote them; "" is {}
+	// Sources are the untrusted sources that the run has read. What the call creates
+	// has content of them.
+	Sources []string
+	// Awaits is what an earlier try of the call waits for; nil in the first.
+	Awaits *Await
+}
+
+// Await is what a call waits for without a worker: the end of a run that it
+// started.
+type Await struct {
+	RunID string    `json:"run_id"`
+	Until time.Time `json:"until"` // the call is made again then, at the latest
 }
 
 // Result is the outcome of a call, as the model receives it.
@@ -55,11 +71,18 @@ type Result struct {
 	Failed bool   // Output explains the failure
 	Cause  error  // of a failure, for logs; nil if Output has all of it
 
+	// Sources are the untrusted sources that the result has content of, beside that of
+	// the tool.
+	Sources []string
+
 	Files []File // become artifacts of the run, with the step's commit
 	// Authorize, if not nil, means that the call was not made and had no effect,
 	// because a person must authorize it first. The run waits for that and then
 	// makes the call.
 	Authorize *Authorization
+	// Await, if not nil, means that the call goes on without a worker. It is made
+	// again when that has ended, with Call.Awaits. The tool must be idempotent.
+	Await *Await
 }
 
 // File is a file that a call produced, to be kept with the run.

@@ -28,10 +28,13 @@ type Column struct {
 // Columns lists every place where sealed values are. A place that is missing here
 // would need its key for ever; tests look for such places.
 var Columns = []Column{
+	document("agent_identity", "private_key"),
 	document("guardrail", "secret"),
 	document("mcp_server", "env", "secret", "client_secret"),
 	payload("mail", "mail/{tenant_id}/{work_key}"),
 	payload("signin", "signin/{work_key}"),
+	{Table: "a2a_pushes", Column: "sealed", Key: []string{"tenant_id", "task_id", "config_id"},
+		Context: "a2a_push/{tenant_id}/{task_id}/{config_id}"},
 	{Table: "idempotency", Column: "answer", Key: []string{"tenant_id", "credential_id", "idem_key"},
 		Context: "idempotency/{tenant_id}/{credential_id}/{idem_key}"},
 	{Table: "kept_secrets", Column: "sealed", Key: []string{"name"}, Context: keptContext},
@@ -41,6 +44,7 @@ var Columns = []Column{
 	{Table: "mcp_pending", Column: "sealed", Key: []string{"tenant_id", "pending_id"}, Context: "mcp_pending/{tenant_id}/{pending_id}"},
 	{Table: "notification_targets", Column: "sealed", Key: []string{"tenant_id", "target_id"},
 		Context: "notification_target/{tenant_id}/{target_id}"},
+	{Table: "operator_settings", Column: "sealed", Key: []string{"section"}, Context: "operator_settings/{section}"},
 	{Table: "sensors", Column: "sealed", Key: []string{"tenant_id", "webhook_id"}, Context: "sensor/{tenant_id}/{webhook_id}"},
 	{Table: "session_shares", Column: "sealed", Key: []string{"share_hash"},
 		Context: "session_share/{tenant_id}/{session_id}", Former: "session_share"},

@@ -77,7 +77,9 @@ var sealers = map[string]string{
 	"kernel/idempotency":    "idempotency",
 	"kernel/mail":           "work",
 	"kernel/resource":       "documents",
+	"operation/setting":     "operator_settings",
 	"store/secretsql":       "kept_secrets",
+	"teams/a2a":             "a2a_pushes",
 }
 
 var (

@@ -66,7 +66,7 @@ func TestMigrationOfLongRows(t *testing.T) {
 			exec(t, db, `INSERT INTO run_steps (tenant_id, run_id, seq, step_id, type, status, started_at, completed_at, duration_us, output, tool_calls, made_by)
 				VALUES ('t', ?, 1, 's', 'llm', 'completed', 1, 2, 3, ?, '[]', 'r')`, fmt.Sprint(199-i), long)
 		}
-		exec(t, db, `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body, ix1) VALUES ('agent', 't', 'a', 1, 2, 3, ?, 'x')`, long)
+		exec(t, db, `INSERT INTO documents (kind, tenant_id, id, version, created_at, updated_at, body, ix1) VALUES ('thing', 't', 'a', 1, 2, 3, ?, 'x')`, long)
 	}
 	sqldbtest.Migration(t, 52, before, func(t *testing.T, db *sqldb.DB) {
 		check := func(rowid bool) {
@@ -76,7 +76,7 @@ func TestMigrationOfLongRows(t *testing.T) {
 				t.Errorf("%d steps of %d bytes, %v", n, bytes, err)
 			}
 			var body string
-			if err := db.QueryRow(t.Context(), `SELECT body FROM documents WHERE kind = 'agent' AND tenant_id = 't' AND ix1 = 'x'`).Scan(&body); err != nil || body != long {
+			if err := db.QueryRow(t.Context(), `SELECT body FROM documents WHERE kind = 'thing' AND tenant_id = 't' AND ix1 = 'x'`).Scan(&body); err != nil || body != long {
 				t.Errorf("a document of %d bytes, %v", len(body), err)
 			}
 			if db.Postgres() {

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,15 @@ func FiltersOf[F any]() Filters[F] {
 	return all
 }
 
+// indexed reports whether a filter is set that has an index of its own.
+func (all Filters[F]) indexed(f *F) bool {
+	v := reflect.ValueOf(f).Elem()
+	return slices.ContainsFunc(all, func(one Filter) bool {
+		value := v.FieldByIndex(one.field)
+		return one.Index != PrimaryKey && !value.IsZero() && (!one.many || value.Len() > 0)
+	})
+}
+
 // Where returns " WHERE …" for a list of a tenant's rows: the conditions of the
 // filters that are set, and their values after the tenant.
 func (all Filters[F]) Where(tenant string, f *F) (string, []any) {
@@ -119,6 +129,11 @@ func (all Filters[F]) several(f *F) (*Filter, int) {
 // An index has the rows of one value in the order of the list. For several values
 // the first rows of each are read, and the page is made of these.
 func (all Filters[F]) Select(table, tenant string, f *F, key string, w page.Window) (string, []any) {
+	return all.selectAlso("", nil, table, tenant, f, key, w)
+}
+
+// selectAlso is Select with one more condition, " AND …", and its values.
+func (all Filters[F]) selectAlso(also string, values []any, table, tenant string, f *F, key string, w page.Window) (string, []any) {
 	after, order, position := window(key, w)
 	single, n := all.several(f)
 	var args []any
@@ -126,7 +141,8 @@ func (all Filters[F]) Select(table, tenant string, f *F, key string, w page.Wind
 	for nth := range n {
 		var and string
 		and, args = all.conditions(f, append(args, tenant), single, nth)
-		texts, args = append(texts, ` WHERE tenant_id = ?`+and+after+order), append(append(args, position...), w.Limit)
+		args = append(append(append(args, values...), position...), w.Limit)
+		texts = append(texts, ` WHERE tenant_id = ?`+and+also+after+order)
 	}
 	if n == 1 {
 		return texts[0], args

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -96,27 +97,68 @@ func labelValue(text string) string {
 }
 
 // SelectBy returns what follows "SELECT … FROM" for one page of a list by
-// "created_at, id", narrowed to the rows with some labels.
-func (all Filters[F]) SelectBy(l Labels, labels map[string]string, table, tenant string, f *F, w page.Window) (string, []any) {
-	if len(labels) > 0 {
-		return all.selectLabelled(l, labels, table, tenant, f, w)
+// "created_at, id", narrowed to the rows with some labels. It walks the rows of the
+// label that the fewest have; where these are many, and another filter has an index,
+// that index. The other labels are looked up row by row: as EXISTS, PostgreSQL would
+// join all rows with all labels to show the first few.
+func (all Filters[F]) SelectBy(ctx context.Context, db *DB, l Labels, labels map[string]string, table, tenant string, f *F,
+	w page.Window) (string, []any, error) {
+	names := slices.Sorted(maps.Keys(labels))
+	indexed := all.indexed(f)
+	if len(names) > 1 || len(names) == 1 && indexed {
+		counts, err := l.count(ctx, db, tenant, names, labels)
+		if err != nil {
+			return "", nil, err
+		}
+		least := slices.Min(counts)
+		if least < fewRows || !indexed {
+			rarest := slices.Index(counts, least)
+			names[0], names[rarest] = names[rarest], names[0]
+			indexed = false
+		}
 	}
-	where, args := all.Select(table, tenant, f, `created_at, `+l.ID, w)
-	return table + where, args
+	if len(names) > 0 && !indexed {
+		from, args := all.selectLabelled(l, names, labels, table, tenant, f, w)
+		return from, args, nil
+	}
+	var also strings.Builder
+	var values []any
+	for _, name := range names {
+		also.WriteString(` AND (SELECT 1 FROM ` + l.Table + ` AS label WHERE label.tenant_id = ? AND label.name = ? AND label.value = ?
+			AND label.created_at = ` + table + `.created_at AND label.` + l.ID + ` = ` + table + `.` + l.ID + `) = 1`)
+		values = append(values, tenant, name, labelValue(labels[name]))
+	}
+	where, args := all.selectAlso(also.String(), values, table, tenant, f, `created_at, `+l.ID, w)
+	return table + where, args, nil
+}
+
+// fewRows is up to where the rows with a label are counted.
+const fewRows = 1000
+
+// count returns how many rows have each label, at most fewRows.
+func (l Labels) count(ctx context.Context, db *DB, tenant string, names []string, labels map[string]string) ([]int, error) {
+	var args, into []any
+	counts := make([]int, len(names))
+	for i, name := range names {
+		args = append(args, tenant, name, labelValue(labels[name]), fewRows)
+		into = append(into, &counts[i])
+	}
+	count := `, (SELECT COUNT(*) FROM (SELECT 1 FROM ` + l.Table + ` WHERE tenant_id = ? AND name = ? AND value = ? LIMIT ?) AS few)`
+	return counts, db.QueryRow(ctx, `SELECT `+strings.Repeat(count, len(names))[1:], args...).Scan(into...)
 }
 
 // selectLabelled is [Filters.Select] for the rows with some labels, at least one. The
 // list walks the labels of the first name, which are in its order too.
-func (all Filters[F]) selectLabelled(l Labels, labels map[string]string, table, tenant string, f *F, w page.Window) (string, []any) {
-	names := slices.Sorted(maps.Keys(labels))
+func (all Filters[F]) selectLabelled(l Labels, names []string, labels map[string]string, table, tenant string, f *F,
+	w page.Window) (string, []any) {
 	var text strings.Builder
 	text.WriteString(`(SELECT created_at AS label_at, ` + l.ID + ` AS label_id FROM ` + l.Table + `
 		WHERE tenant_id = ? AND name = ? AND value = ?) AS label
 		CROSS JOIN ` + table + ` WHERE tenant_id = ? AND ` + l.ID + ` = label_id`)
 	args := []any{tenant, names[0], labelValue(labels[names[0]]), tenant}
 	for _, name := range names[1:] {
-		text.WriteString(` AND EXISTS (SELECT 1 FROM ` + l.Table + ` AS other WHERE other.tenant_id = ? AND other.name = ? AND other.value = ?
-			AND other.created_at = label_at AND other.` + l.ID + ` = label_id)`)
+		text.WriteString(` AND (SELECT 1 FROM ` + l.Table + ` AS other WHERE other.tenant_id = ? AND other.name = ? AND other.value = ?
+			AND other.created_at = label_at AND other.` + l.ID + ` = label_id) = 1`)
 		args = append(args, tenant, name, labelValue(labels[name]))
 	}
 	and, args := all.conditions(f, args, nil, 0)

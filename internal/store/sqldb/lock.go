@@ -33,5 +33,7 @@ func lockFile(dir, name string, flags int) (release func() error, err error) {
 		}
 		return nil, err
 	}
-	return f.Close, nil
+	return func() error { // a child that is being started has a copy of f for a moment, which closing f leaves locked
+		return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+	}, nil
 }

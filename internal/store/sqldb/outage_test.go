@@ -9,6 +9,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -318,4 +319,46 @@ func writeUntilKilled(t *testing.T, dir string) {
 		})
 	}
 	wg.Wait()
+}
+
+// A process that is being started has copies of all files until it runs its program. A
+// directory is free although one still has its lock.
+func TestLockDirWhileAProcessStarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	release, err := sqldb.LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited := -1
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("open files are not listed here: ", err)
+	}
+	for _, f := range open {
+		if path, _ := os.Readlink("/proc/self/fd/" + f.Name()); filepath.Dir(path) == dir {
+			n, err := strconv.Atoi(f.Name())
+			if err == nil {
+				inherited, err = syscall.Dup(n)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if inherited < 0 {
+		t.Fatal("the lock is no open file")
+	}
+	defer syscall.Close(inherited)
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := sqldb.LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again(); err != nil {
+		t.Error(err)
+	}
 }

@@ -31,9 +31,15 @@ func read(ctx context.Context, db *sqldb.DB, query string) error {
 	return err
 }
 
+// timedOut reports whether a query was ended for its length. On PostgreSQL database/sql
+// may see the end of the context before the driver does, and then returns the context's
+// error, which is a 503 too.
 func timedOut(err error) bool {
 	f, ok := errors.AsType[*fault.Error](err)
-	return ok && f.Code == "QUERY_TIMEOUT" && f.Kind == fault.Unavailable && f.RetryAfter > 0
+	if !ok {
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+	return f.Code == "QUERY_TIMEOUT" && f.Kind == fault.Unavailable && f.RetryAfter > 0
 }
 
 // A query ends after two seconds: in the search for its first row, for a later

@@ -7,7 +7,8 @@ import (
 	"context"
 	"net/http"
 	"regexp"
-	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"agentd/internal/kernel/model"
 	"agentd/internal/wire/modelcall"
@@ -16,62 +17,51 @@ import (
 const api = "Anthropic's Messages API"
 
 // Client implements model.Client over HTTP. Safe for concurrent use.
-type Client struct {
-	modelcall.Caller
-	dialects modelcall.Dialects[dialect]
-}
+type Client struct{ modelcall.Adapter[dialect] }
 
 var _ model.Adapter = (*Client)(nil)
 
 // New returns a client.
-func New(c modelcall.Config) *Client { return &Client{Caller: modelcall.New(c)} }
-
-// Generate implements [model.Client].
-func (c *Client) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
-	ctx, span := modelcall.StartSpan(ctx, c.Tracer, &req)
-	resp, err := c.generate(ctx, &req, sink)
-	modelcall.EndSpan(span, &resp, err)
-	return resp, err
+func New(c modelcall.Config) *Client {
+	return &Client{modelcall.NewAdapter(c, modelcall.Protocol[dialect]{
+		Encode: prepare, Adapt: dialect.adapt,
+		Count:   count,
+		Decoder: func(a modelcall.Answer) modelcall.AnswerDecoder { return &decoder{Answer: a} },
+	})}
 }
 
-func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (resp model.Response, err error) {
-	began := time.Now()
-	adapt := func(style dialect, failure *model.Error) (dialect, bool) { return style.adapt(failure, req) }
-	err = modelcall.Retry(ctx, &c.Caller, &c.dialects, req, adapt, func(style dialect) (bool, error) {
-		e := encoder{req: req, style: style}
-		body, err := e.encode(sink != nil)
-		if err != nil {
-			return false, err
-		}
-		d := decoder{Answer: modelcall.NewAnswer(req, sink, began, c.MaxAnswer)}
-		q := call(&req.Target, "/messages", body)
-		q.Timeouts = c.Completion(sink != nil, req.Budget)
-		err = c.Attempt(ctx, req, q, func(in *modelcall.Reader) error {
-			if d.Detailed {
-				in.Pause = d.Flush
-			}
-			return modelcall.ReadAnswer(in, c.MaxAnswer, &d)
-		})
-		if err == nil {
-			resp = d.response(req)
-			resp.Dropped = e.dropped()
-		} else {
-			resp = model.Response{Usage: d.Usage}
-		}
-		return d.Delivered, err
-	})
-	return resp, err
+func prepare(req *model.Request, style dialect, stream bool) (modelcall.Encoded, error) {
+	e := encoder{req: req, style: style}
+	body, err := e.encode(stream)
+	if err != nil {
+		return modelcall.Encoded{}, err
+	}
+	return modelcall.Encoded{Call: call(&req.Target, "/messages", body), Dropped: e.dropped()}, nil
+}
+
+// counted is what the API counts of a request.
+type counted struct {
+	Model      string      `json:"model"`
+	System     []block     `json:"system,omitzero"`
+	Messages   []message   `json:"messages"`
+	Tools      []tool      `json:"tools,omitzero"`
+	ToolChoice *toolChoice `json:"tool_choice,omitzero"`
+	Thinking   *thinking   `json:"thinking,omitzero"`
+}
+
+func count(req *model.Request, style dialect) (modelcall.Call, string, error) {
+	e := encoder{req: req, style: style}
+	r, err := e.build(false)
+	if err != nil {
+		return modelcall.Call{}, "", err
+	}
+	body, err := json.Marshal(&counted{r.Model, r.System, r.Messages, r.Tools, r.ToolChoice, r.Thinking}, lenient)
+	return call(&req.Target, "/messages/count_tokens", body), "input_tokens", err
 }
 
 // ListModels implements [model.Lister].
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
-	q := call(&to, "/models?limit=1000", nil)
-	q.Timeouts = modelcall.Within(modelcall.ListTimeout)
-	raw, err := c.Fetch(ctx, &to, q, modelcall.MaxList)
-	if err != nil {
-		return nil, err
-	}
-	return modelcall.ReadList(raw, &model.Request{Target: to})
+	return c.List(ctx, &to, call(&to, "/models?limit=1000", nil))
 }
 
 // versioned reports whether an address has the version of its API.

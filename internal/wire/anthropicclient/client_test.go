@@ -12,13 +12,14 @@ import (
 	"agentd/internal/kernel/model"
 	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/wiretest"
+	"agentd/internal/wire/wiretest/anthropictest"
 )
 
 func client(c modelcall.Config) model.Client { return New(c) }
 
 // The wire behaves as all wires do (rule D23-wires).
 func TestWire(t *testing.T) {
-	wiretest.Run(t, client, messages{}, wiretest.Features{NoFilter: true})
+	wiretest.Run(t, client, anthropictest.Messages{}, wiretest.Features{NoFilter: true})
 }
 
 func refusing(word, why string) wiretest.Reply {
@@ -57,7 +58,7 @@ func TestDialects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := wiretest.NewEndpoint(t, messages{}, wiretest.Features{}, tt.reply)
+			e := wiretest.NewEndpoint(t, anthropictest.Messages{}, wiretest.Features{}, tt.reply)
 			resp, _, err := e.Call(t, New(wiretest.Config()), model.Request{Messages: []model.Message{{Role: model.User, Text: "Hi"}}, Extra: tt.extra}, false)
 			if err != nil {
 				t.Fatal(err)
@@ -76,8 +77,8 @@ func TestDialects(t *testing.T) {
 // A model's largest answer is learnt, and addresses need no version.
 func TestOutputCap(t *testing.T) {
 	t.Parallel()
-	e := wiretest.NewEndpoint(t, messages{}, wiretest.Features{}, refusing("", ""))
-	target := messages{}.Target(e.URL + "/v1")
+	e := wiretest.NewEndpoint(t, anthropictest.Messages{}, wiretest.Features{}, refusing("", ""))
+	target := anthropictest.Messages{}.Target(e.URL + "/v1")
 	_, err := New(wiretest.Config()).Generate(t.Context(), model.Request{Target: target, MaxTokens: 100_000, Messages: []model.Message{{Role: model.User, Text: "Hi"}}}, nil)
 	if err != nil || e.Asked()[0].MaxTokens != 64000 {
 		t.Errorf("%v, %+v", err, e.Asked())
@@ -91,7 +92,7 @@ func TestOrderOfBlocks(t *testing.T) {
 		call := func(id string) wiretest.Block {
 			return wiretest.Block{Call: &model.ToolCall{ID: id, Name: "weather", Arguments: `{"n":1}`}}
 		}
-		e := wiretest.NewEndpoint(t, messages{}, wiretest.Features{}, wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{
+		e := wiretest.NewEndpoint(t, anthropictest.Messages{}, wiretest.Features{}, wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{
 			{Thinking: "a", Signature: "s1"}, {Text: "First. "}, {Thinking: "b", Signature: "s2"}, call("x"), {Thinking: "c", Signature: "s3"}, call("y"),
 		}}}, refusing("", ""))
 		client := New(wiretest.Config())
@@ -100,7 +101,7 @@ func TestOrderOfBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		target := messages{}.Target(e.URL)
+		target := anthropictest.Messages{}.Target(e.URL)
 		req.Messages = append(req.Messages, model.Message{Role: model.Assistant, Text: resp.Text, ToolCalls: resp.ToolCalls,
 			Opaque: model.Opaque{Source: target.Source(), Data: resp.Opaque}}, model.Message{Role: model.User, Text: "Go on"})
 		if _, _, err := e.Call(t, client, req, stream); err != nil {
@@ -117,7 +118,7 @@ func TestOrderOfBlocks(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, seed := range messages.Stream(messages{}, wiretest.Answer{Blocks: []wiretest.Block{{Thinking: "a b", Signature: "c"}, {Call: &model.ToolCall{ID: "1", Name: "n", Arguments: `{"a":1}`}}}}) {
+	for _, seed := range (anthropictest.Messages{}).Stream(wiretest.Answer{Blocks: []wiretest.Block{{Thinking: "a b", Signature: "c"}, {Call: &model.ToolCall{ID: "1", Name: "n", Arguments: `{"a":1}`}}}}) {
 		_, data, _ := strings.Cut(string(seed), "data: ")
 		f.Add([]byte(data), []byte(data))
 	}
@@ -129,7 +130,7 @@ func FuzzDecode(f *testing.F) {
 				return
 			}
 		}
-		r := d.response(req)
+		r := d.Result(req)
 		if r.Usage.InputTokens < 0 || r.Usage.OutputTokens < 0 || !utf8.ValidString(r.Opaque) {
 			t.Errorf("%+v", r)
 		}

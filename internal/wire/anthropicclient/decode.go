@@ -13,7 +13,7 @@ import (
 type decoder struct {
 	modelcall.Answer
 	counts usage
-	order  layout
+	order  modelcall.Layout
 	opaque int // bytes of thinking that goes back
 	open   []openBlock
 	ended  bool
@@ -174,7 +174,7 @@ func (d *decoder) begin(i int, b *answerBlock) error {
 		if b.Input.Kind() == '{' && len(bytes.TrimSpace(b.Input[1:len(b.Input)-1])) > 0 {
 			open.input = b.Input.Clone()
 		}
-		d.order = append(d.order, place{Call: true})
+		d.order = append(d.order, modelcall.Place{Call: true})
 		err := d.AddCall(modelcall.CallPiece{Index: &i, ID: string(b.ID), Name: string(b.Name)})
 		d.EmitCalls()
 		return err
@@ -183,11 +183,7 @@ func (d *decoder) begin(i int, b *answerBlock) error {
 }
 
 func (d *decoder) text(piece string) error {
-	if n := len(d.order); n > 0 && d.order[n-1].Text > 0 {
-		d.order[n-1].Text += len(piece)
-	} else if piece != "" {
-		d.order = append(d.order, place{Text: len(piece)})
-	}
+	d.order.AddText(len(piece))
 	return d.AddText([]byte(piece))
 }
 
@@ -248,7 +244,7 @@ func (d *decoder) end(i int) error {
 	if d.opaque += len(raw); d.opaque > model.MaxOpaque {
 		return modelcall.ErrTooLong
 	}
-	d.order = append(d.order, place{Thinking: raw})
+	d.order = append(d.order, modelcall.Place{Thinking: raw})
 	*open = openBlock{}
 	return nil
 }
@@ -282,13 +278,13 @@ func value(n *float64) float64 {
 	return *n
 }
 
-// response returns the whole answer.
-func (d *decoder) response(req *model.Request) model.Response {
+// Result implements modelcall.AnswerDecoder.
+func (d *decoder) Result(req *model.Request) model.Response {
 	if d.counts.Output == nil || d.counts.Input == nil { // half of a usage is none
 		d.Usage = model.Usage{}
 	}
 	r := d.Response(req, finishReason(d.Finish))
-	r.Opaque = d.order.encode()
+	r.Opaque = d.order.Encode()
 	return r
 }
 

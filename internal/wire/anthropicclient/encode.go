@@ -104,10 +104,24 @@ type encoder struct {
 	lost  []string // parameters that were left out
 }
 
+// lenient writes what people and models wrote, as it is.
+var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 // encode returns the body. Errors: *model.Error for what the API cannot take.
 func (e *encoder) encode(stream bool) ([]byte, error) {
+	out, err := e.build(stream)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out, lenient)
+}
+
+func (e *encoder) build(stream bool) (*request, error) {
 	e.ids.Max = 64
-	prompt := modelcall.NewPrompt(e.req)
+	prompt := modelcall.NewPrompt(e.req, func(m *modelcall.Media) bool {
+		_, err := e.media(m)
+		return err == nil
+	})
 	out := request{Model: e.req.Target.Model, MaxTokens: maxTokens(e.req, e.style), Stream: stream, Stop: e.req.Stop}
 	out.Tools, out.ToolChoice = e.tools()
 	form := e.form(&out)
@@ -128,7 +142,7 @@ func (e *encoder) encode(stream bool) ([]byte, error) {
 	if e.req.CacheKey != "" {
 		e.markCaches(&out, prompt)
 	}
-	return json.Marshal(&out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	return &out, nil
 }
 
 // dropped returns the parameters that were left out.
@@ -261,12 +275,14 @@ func (e *encoder) said(m *model.Message) []block {
 	}
 	text := model.Plain(m)
 	if !e.style.noOpaque && m.HasOpaque() && e.style.thinking != withoutIt {
-		return readLayout(m.Opaque.Data).apply(text, calls)
+		return modelcall.Arrange(modelcall.ReadLayout(m.Opaque.Data), text, calls, thought, textBlocks)
 	}
-	return append(textBlocks(text), calls...)
+	return append(textBlocks(text, ""), calls...)
 }
 
-func textBlocks(text string) []block {
+func thought(v jsontext.Value) block { return block{raw: v} }
+
+func textBlocks(text, _ string) []block {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}

@@ -7,7 +7,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"agentd/internal/kernel/model"
 	"agentd/internal/wire/modelcall"
@@ -16,69 +17,61 @@ import (
 const api = "Gemini's API"
 
 // Client implements model.Client over HTTP. Safe for concurrent use.
-type Client struct {
-	modelcall.Caller
-	dialects modelcall.Dialects[dialect]
-}
+type Client struct{ modelcall.Adapter[dialect] }
 
 var _ model.Adapter = (*Client)(nil)
 
 // New returns a client.
-func New(c modelcall.Config) *Client { return &Client{Caller: modelcall.New(c)} }
-
-// Generate implements [model.Client].
-func (c *Client) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
-	ctx, span := modelcall.StartSpan(ctx, c.Tracer, &req)
-	resp, err := c.generate(ctx, &req, sink)
-	modelcall.EndSpan(span, &resp, err)
-	return resp, err
+func New(c modelcall.Config) *Client {
+	return &Client{modelcall.NewAdapter(c, modelcall.Protocol[dialect]{
+		Encode: prepare, Adapt: dialect.adapt,
+		Count:   count,
+		Decoder: func(a modelcall.Answer) modelcall.AnswerDecoder { return &decoder{Answer: a} },
+	})}
 }
 
-func (c *Client) generate(ctx context.Context, req *model.Request, sink func(model.Delta)) (resp model.Response, err error) {
-	began := time.Now()
-	at := *req
-	at.Target.BaseURL = base(req.Target.BaseURL)
+func prepare(req *model.Request, style dialect, stream bool) (modelcall.Encoded, error) {
 	method := ":generateContent"
-	if sink != nil {
+	if stream {
 		method = ":streamGenerateContent?alt=sse"
 	}
-	adapt := func(style dialect, failure *model.Error) (dialect, bool) { return style.adapt(failure, req) }
-	err = modelcall.Retry(ctx, &c.Caller, &c.dialects, req, adapt, func(style dialect) (bool, error) {
-		e := encoder{req: req, style: style}
-		body, err := e.encode()
-		if err != nil {
-			return false, err
-		}
-		d := decoder{Answer: modelcall.NewAnswer(req, sink, began, c.MaxAnswer)}
-		q := call(&req.Target, "/models/"+url.PathEscape(strings.TrimPrefix(req.Target.Model, "models/"))+method, body)
-		q.Timeouts = c.Completion(sink != nil, req.Budget)
-		err = c.Attempt(ctx, &at, q, func(in *modelcall.Reader) error {
-			if d.Detailed {
-				in.Pause = d.Flush
-			}
-			return modelcall.ReadAnswer(in, c.MaxAnswer, &d)
-		})
-		if err == nil {
-			resp = d.response(req)
-			resp.Dropped = e.dropped()
-		} else {
-			resp = model.Response{Usage: d.Usage}
-		}
-		return d.Delivered, err
-	})
-	return resp, err
+	e := encoder{req: req, style: style}
+	body, err := e.encode()
+	if err != nil {
+		return modelcall.Encoded{}, err
+	}
+	return modelcall.Encoded{Call: call(&req.Target, pathOf(req, method), body), Dropped: e.dropped()}, nil
+}
+
+func pathOf(req *model.Request, method string) string {
+	return "/models/" + url.PathEscape(name(req)) + method
+}
+
+func name(req *model.Request) string { return strings.TrimPrefix(req.Target.Model, "models/") }
+
+// counted is a request whose tokens the API counts, with what stands beside the contents.
+type counted struct {
+	Request struct {
+		Model string `json:"model"`
+		request
+	} `json:"generateContentRequest"`
+}
+
+func count(req *model.Request, style dialect) (modelcall.Call, string, error) {
+	e := encoder{req: req, style: style}
+	r, err := e.build()
+	if err != nil {
+		return modelcall.Call{}, "", err
+	}
+	var c counted
+	c.Request.Model, c.Request.request = "models/"+name(req), *r
+	body, err := json.Marshal(&c, lenient)
+	return call(&req.Target, pathOf(req, ":countTokens"), body), "totalTokens", err
 }
 
 // ListModels implements [model.Lister].
 func (c *Client) ListModels(ctx context.Context, to model.Target) ([]model.Listed, error) {
-	q := call(&to, "/models?pageSize=1000", nil)
-	q.Timeouts = modelcall.Within(modelcall.ListTimeout)
-	to.BaseURL = base(to.BaseURL)
-	raw, err := c.Fetch(ctx, &to, q, modelcall.MaxList)
-	if err != nil {
-		return nil, err
-	}
-	listed, err := modelcall.ReadList(raw, &model.Request{Target: to})
+	listed, err := c.List(ctx, &to, call(&to, "/models?pageSize=1000", nil))
 	for i := range listed {
 		listed[i].ID = strings.TrimPrefix(listed[i].ID, "models/")
 	}
@@ -100,7 +93,7 @@ func base(endpoint string) string {
 
 // call returns a request without time-outs.
 func call(to *model.Target, path string, body []byte) modelcall.Call {
-	return modelcall.Call{Path: path, Body: body, API: api, Sign: func(r *http.Request) error {
+	return modelcall.Call{Base: base(to.BaseURL), Path: path, Body: body, API: api, Sign: func(r *http.Request) error {
 		if key := to.APIKey; !key.Empty() {
 			r.Header["X-Goog-Api-Key"] = []string{key.Reveal()}
 		}

@@ -13,11 +13,12 @@ import (
 	"agentd/internal/kernel/model"
 	"agentd/internal/wire/modelcall"
 	"agentd/internal/wire/wiretest"
+	"agentd/internal/wire/wiretest/geminitest"
 )
 
 // The wire behaves as all wires do (rule D23-wires).
 func TestWire(t *testing.T) {
-	wiretest.Run(t, func(c modelcall.Config) model.Client { return New(c) }, generate{}, wiretest.Features{NoRefusal: true, NoWritten: true, NoBroken: true})
+	wiretest.Run(t, func(c modelcall.Config) model.Client { return New(c) }, geminitest.Generate{}, wiretest.Features{NoRefusal: true, NoWritten: true, NoBroken: true, Audio: true})
 }
 
 func refusing(word, why string) wiretest.Reply {
@@ -61,8 +62,8 @@ func TestDialects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := wiretest.NewEndpoint(t, generate{}, wiretest.Features{}, tt.reply)
-			to := generate{}.Target(e.URL)
+			e := wiretest.NewEndpoint(t, geminitest.Generate{}, wiretest.Features{}, tt.reply)
+			to := geminitest.Generate{}.Target(e.URL)
 			to.Model = tt.model
 			resp, err := New(wiretest.Config()).Generate(t.Context(), model.Request{Target: to, Messages: hi, Extra: tt.extra}, nil)
 			if err != nil {
@@ -87,7 +88,7 @@ func TestSignaturesOfCalls(t *testing.T) {
 		return &model.ToolCall{Name: "weather", Arguments: `{"place":"` + place + `"}`}
 	}
 	for _, stream := range []bool{false, true} {
-		e := wiretest.NewEndpoint(t, generate{}, wiretest.Features{}, wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{
+		e := wiretest.NewEndpoint(t, geminitest.Generate{}, wiretest.Features{}, wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{
 			{Thinking: "Hm.", Signature: "c2ln"}, {Call: call("Oslo")}, {Call: call("Rome")},
 		}}}, refusing("", ""), wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{{Text: "So."}}}, Refuses: func(a wiretest.Asked) string {
 			if !strings.Contains(a.Body, "thoughtSignature") {
@@ -100,7 +101,7 @@ func TestSignaturesOfCalls(t *testing.T) {
 		if err != nil || len(resp.ToolCalls) != 2 || resp.ToolCalls[0].ID == "" {
 			t.Fatalf("%+v, %v", resp, err)
 		}
-		target := generate{}.Target(e.URL)
+		target := geminitest.Generate{}.Target(e.URL)
 		said := model.Message{Role: model.Assistant, ToolCalls: resp.ToolCalls, Opaque: model.Opaque{Source: target.Source(), Data: resp.Opaque}}
 		req := model.Request{Messages: append(hi[:1:1], said)}
 		for _, c := range resp.ToolCalls {
@@ -128,8 +129,8 @@ func TestSignaturesOfCalls(t *testing.T) {
 func TestOddAnswers(t *testing.T) {
 	t.Parallel()
 	ask := func(raw string) (model.Response, error) {
-		e := wiretest.NewEndpoint(t, generate{}, wiretest.Features{}, wiretest.Reply{Raw: raw})
-		return New(wiretest.Config()).Generate(t.Context(), model.Request{Target: generate{}.Target(e.URL), Messages: hi}, func(model.Delta) {})
+		e := wiretest.NewEndpoint(t, geminitest.Generate{}, wiretest.Features{}, wiretest.Reply{Raw: raw})
+		return New(wiretest.Config()).Generate(t.Context(), model.Request{Target: geminitest.Generate{}.Target(e.URL), Messages: hi}, func(model.Delta) {})
 	}
 	blocked := `{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},"usageMetadata":{"promptTokenCount":4}}`
 	for _, raw := range []string{blocked, "[" + blocked + "]", "data: " + blocked + "\n\n"} {
@@ -151,15 +152,15 @@ func TestOddAnswers(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"", "/v1beta", "/v1beta/openai"} {
-		e := wiretest.NewEndpoint(t, generate{}, wiretest.Features{}, refusing("", ""))
-		if _, err := New(wiretest.Config()).Generate(t.Context(), model.Request{Target: generate{}.Target(e.URL + path), Messages: hi}, nil); err != nil {
+		e := wiretest.NewEndpoint(t, geminitest.Generate{}, wiretest.Features{}, refusing("", ""))
+		if _, err := New(wiretest.Config()).Generate(t.Context(), model.Request{Target: geminitest.Generate{}.Target(e.URL + path), Messages: hi}, nil); err != nil {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, seed := range (generate{}).Stream(wiretest.Answer{Blocks: []wiretest.Block{{Thinking: "a b", Signature: "c"}, {Text: "d"}, {Call: &model.ToolCall{Name: "n", Arguments: `{"a":1}`}}}}) {
+	for _, seed := range (geminitest.Generate{}).Stream(wiretest.Answer{Blocks: []wiretest.Block{{Thinking: "a b", Signature: "c"}, {Text: "d"}, {Call: &model.ToolCall{Name: "n", Arguments: `{"a":1}`}}}}) {
 		f.Add([]byte(strings.TrimPrefix(string(seed), "data: ")))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -170,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 				return
 			}
 		}
-		r := d.response(req)
+		r := d.Result(req)
 		if r.Usage.InputTokens < 0 || r.Usage.OutputTokens < 0 || !utf8.ValidString(r.Opaque) {
 			t.Errorf("%+v", r)
 		}

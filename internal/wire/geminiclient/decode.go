@@ -141,8 +141,8 @@ func (d *decoder) part(p *answerPart) error {
 	return d.AddText([]byte(p.Text))
 }
 
-// response returns the whole answer.
-func (d *decoder) response(req *model.Request) model.Response {
+// Result implements modelcall.AnswerDecoder.
+func (d *decoder) Result(req *model.Request) model.Response {
 	finish := finishReason(d.Finish)
 	if d.blocked && d.Finish == "" {
 		finish = model.FinishFilter

@@ -97,9 +97,20 @@ type encoder struct {
 	lost  []string // parameters that were left out
 }
 
+// lenient writes what people and models wrote, as it is.
+var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 // encode returns the body. Errors: *model.Error for what the API cannot take.
 func (e *encoder) encode() ([]byte, error) {
-	prompt := modelcall.NewPrompt(e.req)
+	out, err := e.build()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out, lenient)
+}
+
+func (e *encoder) build() (*request, error) {
+	prompt := modelcall.NewPrompt(e.req, func(m *modelcall.Media) bool { return m.URL != "" || m.Type != "" && m.Data != "" })
 	out := request{}
 	form := e.settings(&out.Settings)
 	e.tools(&out)
@@ -127,7 +138,7 @@ func (e *encoder) encode() ([]byte, error) {
 			out.Contents = append(out.Contents, c)
 		}
 	}
-	return json.Marshal(&out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	return &out, nil
 }
 
 // dropped returns the parameters that were left out.

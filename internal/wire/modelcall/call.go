@@ -33,6 +33,7 @@ func NewTransport() *http.Transport {
 // Call is a request without its endpoint.
 type Call struct {
 	Path     string // below the base URL
+	Base     string // another base URL than the target's; "": that one
 	Body     []byte // nil: a GET
 	Kind     string // content type of the body; "": JSON
 	Accept   string // "": JSON
@@ -56,7 +57,7 @@ func (q *Call) Request(ctx context.Context, to *model.Target) (*http.Request, er
 	if to.Guarded {
 		ctx = authz.WithTenant(ctx, to.TenantID)
 	}
-	call, err := http.NewRequestWithContext(ctx, method, to.BaseURL+q.Path, body)
+	call, err := http.NewRequestWithContext(ctx, method, cmp.Or(q.Base, to.BaseURL)+q.Path, body)
 	if err != nil || call.URL.Host == "" {
 		return nil, &model.Error{Code: CodeNotConfigured, Detail: "The model's endpoint is not a URL like https://host/v1.", Cause: err}
 	}
@@ -82,8 +83,11 @@ func Within(d time.Duration) Timeouts { return Timeouts{d, d, d} }
 // Transport returns the transport for an endpoint.
 func (c *Caller) Transport(to *model.Target) (http.RoundTripper, error) {
 	transport := c.Operator
-	if to.Guarded {
+	switch {
+	case to.Guarded:
 		transport = c.Guarded
+	case to.Screened:
+		transport = c.Screened
 	}
 	if transport == nil {
 		return nil, &model.Error{Code: CodeNotConfigured, Detail: "Models at an agent's own endpoint_url are disabled on this deployment."}

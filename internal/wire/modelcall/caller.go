@@ -21,6 +21,7 @@ import (
 type Config struct {
 	Operator      http.RoundTripper // to the operator's endpoints [NewTransport()]
 	Guarded       http.RoundTripper // to tenants' endpoints [nil: these are refused]
+	Screened      http.RoundTripper // to endpoints that the operator added by the API [nil: these are refused]
 	MaxAnswer     int               // bytes of one answer, as text and on the wire [16 MiB]
 	MaxAttempts   int               // attempts for one answer [3]
 	PlainTimeout  time.Duration     // until a whole answer begins to arrive [10 min]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,6 +17,8 @@ type EndpointError struct {
 	Message string
 	Type    string
 	Code    string // a word or a number
+	// RetryAfter is the wait that the endpoint requests in the error; 0: none.
+	RetryAfter time.Duration
 }
 
 func (e *EndpointError) Error() string {
@@ -36,7 +39,8 @@ func ParseError(raw []byte) *EndpointError {
 		Code    jsontext.Value `json:"code"`
 		Detail  Text           `json:"detail"`
 		Error   jsontext.Value `json:"error"`
-		Status  Text           `json:"status"` // Gemini: a word
+		Status  Text           `json:"status"`  // Gemini: a word
+		Details jsontext.Value `json:"details"` // Gemini
 	}
 	var list []jsontext.Value
 	if json.Unmarshal(raw, &list, Lenient) == nil && len(list) > 0 {
@@ -65,7 +69,25 @@ func ParseError(raw []byte) *EndpointError {
 	case '"', '0':
 		e.Code = strings.Trim(string(inner.Code), `"`)
 	}
+	e.RetryAfter = retryInfo(inner.Details)
 	return e
+}
+
+// retryInfo returns the wait in the details of an error of Google's.
+func retryInfo(details jsontext.Value) time.Duration {
+	var all []struct {
+		Type  Text `json:"@type"`
+		Delay Text `json:"retryDelay"`
+	}
+	if details.Kind() != '[' || json.Unmarshal(details, &all, Lenient) != nil {
+		return 0
+	}
+	for _, d := range all {
+		if wait, err := time.ParseDuration(string(d.Delay)); err == nil && strings.HasSuffix(string(d.Type), "RetryInfo") {
+			return max(0, wait)
+		}
+	}
+	return 0
 }
 
 // is reports whether the error has a code or type.

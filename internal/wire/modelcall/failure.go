@@ -45,7 +45,7 @@ func StatusError(resp *http.Response, body io.Reader, req *model.Request) *model
 		reported.Type, _, _ = strings.Cut(resp.Header.Get("X-Amzn-Errortype"), ":")
 	}
 	e := Classify(resp.StatusCode, reported, req)
-	e.RetryAfter = RetryAfter(resp.Header, time.Now())
+	e.RetryAfter = cmp.Or(RetryAfter(resp.Header, time.Now()), reported.RetryAfter)
 	if resp.StatusCode == http.StatusConflict && e.RetryAfter > 0 { // an overloaded endpoint, not a refusal
 		e.Passing = true
 	}

@@ -19,6 +19,10 @@ func ObserveRate(observe func(model.Rate), h http.Header) {
 		Requests: allowance(h, "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"),
 		Tokens:   allowance(h, "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"),
 	}
+	if r == (model.Rate{}) { // those of Anthropic, of which tokens are the tightest of its limits
+		r.Requests = allowance(h, "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Reset")
+		r.Tokens = allowance(h, "Anthropic-Ratelimit-Tokens-Remaining", "Anthropic-Ratelimit-Tokens-Reset")
+	}
 	if r != (model.Rate{}) {
 		observe(r)
 	}
@@ -36,6 +40,9 @@ func allowance(h http.Header, remaining, reset string) model.Allowance {
 	}
 	value := h.Get(reset)
 	wait, err := time.ParseDuration(value) // as in 6m0s
+	if at, dateErr := time.Parse(time.RFC3339, value); dateErr == nil {
+		wait, err = time.Until(at), nil
+	}
 	if err != nil {
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {

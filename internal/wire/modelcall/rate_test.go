@@ -2,7 +2,9 @@ package modelcall
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"agentd/internal/kernel/model"
@@ -32,6 +34,50 @@ func TestRateHeaders(t *testing.T) {
 		ObserveRate(func(r model.Rate) { got = r }, h)
 		if want := (model.Rate{Tokens: c.want}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// Anthropic's headers name the moment of the reset.
+func TestRateHeadersOfAnthropic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := http.Header{}
+		h.Set("anthropic-ratelimit-requests-remaining", "0")
+		h.Set("anthropic-ratelimit-requests-reset", time.Now().Add(7*time.Second).Format(time.RFC3339))
+		h.Set("anthropic-ratelimit-tokens-remaining", "50000")
+		h.Set("anthropic-ratelimit-tokens-reset", time.Now().Add(-time.Second).Format(time.RFC3339))
+		var got model.Rate
+		ObserveRate(func(r model.Rate) { got = r }, h)
+		if want := (model.Rate{Requests: model.Allowance{Reset: 7 * time.Second}}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+// A wait stands in the header, or in the error as Gemini's does; the header counts first.
+func TestRetryInfo(t *testing.T) {
+	t.Parallel()
+	const body = `{"error":{"code":429,"message":"Quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.Help"},
+		{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.074824224s"}]}}`
+	for name, tt := range map[string]struct {
+		header, body string
+		want         time.Duration
+	}{
+		"in the error":  {"", body, 34074824224 * time.Nanosecond},
+		"in a list":     {"", "[" + body + "]", 34074824224 * time.Nanosecond},
+		"in the header": {"3", body, 3 * time.Second},
+		"negative":      {"", strings.Replace(body, "34.07", "-34.07", 1), 0},
+		"no time":       {"", strings.Replace(body, "34.07", "later 34.07", 1), 0},
+		"far away":      {"", strings.Replace(body, "34.074824224s", "2000000h", 1), 2_000_000 * time.Hour},
+		"no list":       {"", `{"error":{"code":429,"details":"none"}}`, 0},
+	} {
+		resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}}
+		if tt.header != "" {
+			resp.Header.Set("Retry-After", tt.header)
+		}
+		if got := StatusError(resp, strings.NewReader(tt.body), &model.Request{}); got.RetryAfter != tt.want || got.Code != CodeLimited {
+			t.Errorf("%s: %v, %s", name, got.RetryAfter, got.Code)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // AfterFinish is how long the rest of a stream may take once its answer is complete.
 const AfterFinish = 2 * time.Second
 
-// afterEnd is how long the end of the body may take after the last event.
-const afterEnd = 250 * time.Millisecond
+// AfterEnd is how long the end of the body may take after the last event.
+const AfterEnd = 250 * time.Millisecond
 
 var pooledEvents = sync.Pool{New: func() any { return new(Events) }}
 
@@ -75,7 +75,7 @@ func readEvents(in *Reader, events *Events, d Decoder) error {
 			return err
 		}
 		if last {
-			in.LimitRest(afterEnd)
+			in.LimitRest(AfterEnd)
 			events.Drain()
 			return nil
 		}

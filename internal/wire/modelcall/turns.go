@@ -1,6 +1,7 @@
 package modelcall
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ import (
 type Prompt struct {
 	System []string // texts that stand before the conversation
 	Turns  []Turn
+
+	takes func(*Media) bool
 }
 
 // Turn is what one side said in a row.
@@ -39,9 +42,11 @@ type Result struct {
 const noResult = "No result: the call was not made."
 
 // NewPrompt arranges the messages that a target may get. The first turn is the user's;
-// each call has one result in the next turn; a result without a call is a text.
-func NewPrompt(req *model.Request) *Prompt {
-	p := &Prompt{}
+// each call has one result in the next turn; a result without a call is a text. Media that
+// the wire does not take are named in words in all but the newest message of the user, so
+// that a conversation can go on that was begun with another model.
+func NewPrompt(req *model.Request, takes func(*Media) bool) *Prompt {
+	p := &Prompt{takes: takes}
 	newest := -1
 	messages := model.WithoutForeign(req.Messages, &req.Target)
 	for i := range messages {
@@ -63,11 +68,29 @@ func NewPrompt(req *model.Request) *Prompt {
 			t.Blocks = append(t.Blocks, blocksOf(m)...)
 		}
 	}
+	for i := range p.Turns {
+		if i != newest {
+			p.describe(p.Turns[i].Blocks)
+		}
+	}
 	p.complete()
 	if newest > 0 {
 		p.Turns[newest-1].Stable = true
 	}
 	return p
+}
+
+// describe replaces media that the wire does not take by words.
+func (p *Prompt) describe(blocks []Block) {
+	for i := range blocks {
+		b := &blocks[i]
+		switch {
+		case b.Result != nil:
+			p.describe(b.Result.Blocks)
+		case b.Media != nil && !p.takes(b.Media):
+			*b = Block{Text: fmt.Sprintf("[A file %q of the type %q, which this model cannot read.]", b.Media.Name, b.Media.Type)}
+		}
+	}
 }
 
 // addModel adds a message of the model. One without content is left out.
@@ -162,6 +185,21 @@ func (p *Prompt) complete() {
 	if n := len(p.Turns); n == 0 || p.Turns[n-1].Model != nil {
 		p.Turns = append(p.Turns, Turn{Blocks: []Block{{Text: "Continue."}}})
 	}
+}
+
+// InForeignLoop reports whether the prompt ends in a loop of tools whose last answer came
+// without thinking, as that of another model does.
+func (p *Prompt) InForeignLoop() bool {
+	n := len(p.Turns)
+	if n < 2 || len(p.Turns[n-1].Blocks) == 0 || p.Turns[n-1].Blocks[0].Result == nil {
+		return false
+	}
+	for _, m := range p.Turns[n-2].Model {
+		if m.HasOpaque() {
+			return false
+		}
+	}
+	return true
 }
 
 // blocksOf returns the parts of a message that have content.

@@ -75,6 +75,11 @@ func NewReader(src io.Reader, watch *Watchdog, idle time.Duration) *Reader {
 	return &Reader{Size: -1, src: src, watch: watch, idle: idle}
 }
 
+// With returns the reader of the same attempt from a source that reads from r.
+func (r *Reader) With(src io.Reader) *Reader {
+	return &Reader{Size: r.Size, src: src, watch: r.watch, idle: r.idle, limited: r.limited}
+}
+
 // Read implements io.Reader.
 func (r *Reader) Read(b []byte) (int, error) {
 	if r.Pause != nil {

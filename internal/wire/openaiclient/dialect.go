@@ -19,6 +19,7 @@ type dialect struct {
 	dropped             modelcall.ParamSet
 	noCacheKey          bool // without prompt_cache_key
 	noOpaque            bool // without what answers came with; see opaqueParts
+	noFiles             bool // files and recordings are named in words
 }
 
 // thinkingFields are the fields that control reasoning.
@@ -51,6 +52,10 @@ func (d dialect) adapt(e *model.Error, req *model.Request) (dialect, bool) {
 		d.noOpaque = true
 		return d, true
 	}
+	if !d.noFiles && sendsFiles(req) && mentionsFiles(message) {
+		d.noFiles = true
+		return d, true
+	}
 	if more := modelcall.Refused(message, req) &^ d.dropped; more != 0 {
 		d.dropped |= more
 		return d, true
@@ -76,6 +81,9 @@ func mentionsThinking(message string) bool {
 // droppedOf returns the parameters of a request that were left out.
 func (d dialect) droppedOf(req *model.Request) []string {
 	dropped := d.dropped.DroppedOf(req)
+	if d.noFiles && sendsFiles(req) {
+		dropped = append(dropped, "files")
+	}
 	for _, field := range thinkingFields {
 		if d.noThinking && has(req, field) {
 			dropped = append(dropped, field)

@@ -81,7 +81,7 @@ func appendMessage(b []byte, m *model.Message, style dialect) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(b, part...)
+			b = append(b, style.shown(part)...)
 		}
 		b = append(b, ']')
 	case m.Text == "" && len(m.ToolCalls) > 0:

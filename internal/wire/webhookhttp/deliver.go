@@ -39,6 +39,9 @@ func (c Caller) Send(ctx context.Context, r webhook.Request) webhook.Outcome {
 	h[headerEvent] = []string{r.EventID}
 	h[headerDelivery] = []string{r.DeliveryID}
 	addStandardHeaders(h, r.EventID, r.Body, r.Secret, now)
+	for name, value := range r.Header {
+		h.Set(name, value)
+	}
 	status, err := c.deliver(authz.WithTenant(ctx, r.TenantID), r.URL, h, r.Body)
 	o := webhook.Outcome{Status: status, Latency: time.Since(start)}
 	switch {

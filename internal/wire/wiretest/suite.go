@@ -30,9 +30,9 @@ func Run(t *testing.T, client func(modelcall.Config) model.Client, p Protocol, f
 	}
 	s := &suite{client, p, f}
 	for name, test := range map[string]func(*testing.T){
-		"text": s.text, "thinking": s.thinking, "calls": s.calls, "odd calls": s.oddCalls, "results": s.results, "media": s.media,
+		"text": s.text, "thinking": s.thinking, "calls": s.calls, "odd calls": s.oddCalls, "results": s.results, "media": s.media, "foreign media": s.foreignMedia,
 		"usage": s.usage, "endings": s.endings, "failures": s.failures, "broken streams": s.brokenStreams, "cancel": s.cancel,
-		"settings": s.settings, "form": s.form, "choice": s.choice,
+		"settings": s.settings, "form": s.form, "choice": s.choice, "counts": s.counts,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -268,6 +268,33 @@ func (s *suite) media(t *testing.T) {
 	}
 }
 
+// foreignMedia of earlier messages, which another model was asked with, are named in words;
+// those of the newest message are refused.
+func (s *suite) foreignMedia(t *testing.T) {
+	if _, chat := s.p.(interface{ KeepsHistory() }); chat {
+		t.Skip("its histories go as they are")
+	}
+	medium := jsontext.Value(`{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}`)
+	if s.f.Audio { // nearly all media are taken, but for one without data
+		medium = jsontext.Value(`{"type":"input_audio","input_audio":{"data":"","format":"wav"}}`)
+	}
+	e := s.endpoint(t, say("So."))
+	req := hello()
+	asked := model.Message{Role: model.User, Parts: []jsontext.Value{model.TextPart("What is it?"), medium}}
+	req.Messages = append(req.Messages[:1:1], asked)
+	_, _, err := e.Call(t, s.new(), req, false)
+	if failed, ok := errors.AsType[*model.Error](err); !ok || !strings.Contains(failed.Detail, "it takes") || len(e.Asked()) != 0 {
+		t.Errorf("the newest message: %v", err)
+	}
+	req.Messages = append(req.Messages, model.Message{Role: model.Assistant, Text: "A recording."}, model.Message{Role: model.User, Text: "Thanks."})
+	if _, _, err := e.Call(t, s.new(), req, false); err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Join(e.Asked()[0].Lines, "\n"); !strings.Contains(all, "which this model cannot read") {
+		t.Errorf("sent %s", all)
+	}
+}
+
 func (s *suite) usage(t *testing.T) {
 	both(t, func(t *testing.T, stream bool) {
 		whole := Usage{Input: 100, Output: 30, Cached: 60, Written: 20, Thinking: 12}
@@ -408,18 +435,22 @@ func (s *suite) settings(t *testing.T) {
 	}})
 	req := hello()
 	req.Temperature, req.MaxTokens, req.Stop = new(.5), 77, []string{"END"}
+	dropped := []string{"temperature"}
+	if s.f.NoStop {
+		dropped = append(dropped, "stop")
+	}
 	client := s.new()
 	for range 2 {
 		resp, _, err := e.Call(t, client, req, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"temperature"}, resp.Dropped); diff != "" {
+		if diff := cmp.Diff(dropped, resp.Dropped); diff != "" {
 			t.Errorf("dropped (-want +got):\n%s", diff)
 		}
 	}
 	a := e.Asked()[0]
-	if a.MaxTokens != 77 || !cmp.Equal(a.Stop, []string{"END"}) {
+	if a.MaxTokens != 77 || !s.f.NoStop && !cmp.Equal(a.Stop, []string{"END"}) {
 		t.Errorf("%+v", a)
 	}
 }

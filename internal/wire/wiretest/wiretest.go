@@ -35,6 +35,15 @@ type Protocol interface {
 	StreamFailure(message string) []byte
 }
 
+// Counting is a protocol whose endpoint counts tokens.
+type Counting interface {
+	// CountOf returns the request whose tokens are to be counted, as the body of a call, and
+	// what the endpoint refuses in it; nil: r does not request a count.
+	CountOf(r *http.Request, body []byte) (of []byte, wrong string)
+	// Counted returns a count.
+	Counted(tokens int) []byte
+}
+
 // Features are what a wire has beyond the rest.
 type Features struct {
 	NoSignatures bool // nothing goes back with an answer
@@ -44,6 +53,8 @@ type Features struct {
 	NoThinking   bool // nor how many tokens were thinking
 	NoBroken     bool // arguments of calls are JSON, never text
 	NoDocuments  bool
+	NoStop       bool // nor stop sequences
+	Audio        bool // it takes recordings
 	Binary       bool // a stream's pieces are not text lines
 	StreamType   string
 }
@@ -98,6 +109,9 @@ type Reply struct {
 // Endpoint is a simulated endpoint.
 type Endpoint struct {
 	URL string
+	// Tokens counts the tokens of a request, where the protocol is Counting. It is set
+	// before the first call; nil: the endpoint has no such call.
+	Tokens func(Asked) int
 
 	t       *testing.T
 	p       Protocol
@@ -106,6 +120,7 @@ type Endpoint struct {
 	replies []Reply
 	asked   []Asked
 	wrong   []string
+	counts  int
 }
 
 // NewEndpoint starts an endpoint that gives the replies in turn, the last one for ever.
@@ -124,10 +139,59 @@ func (e *Endpoint) Asked() []Asked {
 	return e.asked
 }
 
+// Wrong returns what the endpoint refused by itself.
+func (e *Endpoint) Wrong() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.wrong
+}
+
+// Counts returns how many counts were requested.
+func (e *Endpoint) Counts() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.counts
+}
+
+// count answers a request for a count, and reports whether it was one.
+func (e *Endpoint) count(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	counting, ok := e.p.(Counting)
+	if !ok {
+		return false
+	}
+	of, wrong := counting.CountOf(r, body)
+	if of == nil && wrong == "" {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.counts++
+	switch {
+	case e.Tokens == nil:
+		http.NotFound(w, r)
+	case wrong != "":
+		e.wrong = append(e.wrong, wrong)
+		w.WriteHeader(http.StatusBadRequest)
+		w.Write(e.p.Failure(http.StatusBadRequest, wrong))
+	default:
+		asked := e.p.Asked(of)
+		asked.Body = string(of)
+		w.Write(counting.Counted(e.Tokens(asked)))
+	}
+	return true
+}
+
 // ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet { // a list of models, which the endpoint does not have
+		http.NotFound(w, r)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
+		return
+	}
+	if e.count(w, r, body) {
 		return
 	}
 	if wrong := e.p.Check(r, body); wrong != "" {

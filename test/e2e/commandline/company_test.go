@@ -9,6 +9,7 @@ import (
 
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/config"
+	"agentd/internal/kernel/model/modeltest"
 )
 
 func TestSchedulesAndMemory(t *testing.T) {
@@ -116,6 +117,17 @@ func TestAnyRequest(t *testing.T) {
 	s.run(2, words("api GET agents -H nonsense"), "--header is")
 }
 
+// A test of a model says in a line each what it can do, and fails where it cannot be used
+// (rule D23-models-test).
+func TestModelsOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Respond(func(modeltest.Request) modeltest.Answer { return modeltest.Answer{Status: 401} }))
+	s := newShell(t, apptest.Start(t, sim))
+	s.run(0, words("models test builtin/echo"), "ok       reachable", "ok       streaming", "missing  tools", "ok       structured_output", "ok       price")
+	s.run(0, words("models test builtin/echo --json"), `"usable": true`, `"check": "thinking"`)
+	s.run(1, words("models test sim-model"), "ok       reachable", "failed   key", "skipped  tools", "missing  price", "cannot be used")
+}
+
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil)
@@ -176,4 +188,27 @@ func TestListeningWhereTheServerCannotCall(t *testing.T) {
 	s := newShell(t, apptest.Start(t, nil))
 	s.run(1, words("webhooks listen --count 1"), "AGENTD_EGRESS_ALLOW=127.0.0.1/32", "--callback URL", "--webhook ID")
 	s.run(1, words("webhooks listen --address nowhere:x"), "--address nowhere:x cannot be listened on")
+}
+
+func TestTeams(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, apptest.Start(t, nil))
+	for _, name := range []string{"boss", "ann", "bob"} {
+		s.run(0, words("agent create --name "+name))
+	}
+	s.run(0, words("team list"), "There are no teams. Make one:")
+	s.run(1, words("team create desk --worker ann"), "supervisor")
+	s.run(0, words("team create desk --topology pipeline --supervisor boss --worker ann --worker bob"), "Created team desk (", "team run desk")
+	s.run(0, words("team list"), "desk  pipeline  2")
+	s.run(0, words("team show desk"), "boss", "ann (worker)", "bob (worker)")
+	s.run(1, words("team show desc"), `there is no team with the name "desc"`, "desk")
+	s.run(0, words("team chat desk"), "Nothing was said yet.")
+	s.run(0, words("team run desk hello"), "Round 1: ann begins (work, run ", "Round 2: bob has ended (completed).", "hello")
+	s.run(0, words("team run desk hi --to bob --chat --json"), `"event":"team.completed"`)
+	s.run(0, words("team runs desk"), "completed", "hello", "hi")
+	s.run(0, words("team chat desk --internal"), "You: hello", "  ann: ", "Team: ")
+	id := strings.TrimSpace(strings.Split(s.run(0, words("team run desk bye --detach")), "\n")[0])
+	s.run(0, words("team cancel desk "+id), "run")
+	s.run(0, words("team delete desk"), "Deleted the team desk with its runs.")
+	s.run(1, words("team runs "+id), "Error: ")
 }

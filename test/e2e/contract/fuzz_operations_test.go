@@ -170,11 +170,21 @@ func (m *shot) spoil(s *tape) {
 	m.body = string(b)
 }
 
+// asksModel reports whether an operation answers when a model has.
+func asksModel(target string) bool {
+	for _, path := range []string{"/v1/chat/", "/v1/responses", "/v1/messages"} {
+		if strings.HasPrefix(target, path) {
+			return true
+		}
+	}
+	return false
+}
+
 // fireAt sends a shot and reads the answer: of a stream that goes on, what comes
 // in a moment. Of a chat whose model says nothing there is no answer.
 func fireAt(c *contracttest.Company, m shot) apptest.Reply {
 	c.T.Helper()
-	patience, chat := 20*time.Second, strings.HasPrefix(m.target, "/v1/chat/")
+	patience, chat := 20*time.Second, asksModel(m.target)
 	if chat {
 		patience = 3 * time.Second
 	}

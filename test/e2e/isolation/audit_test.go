@@ -15,7 +15,7 @@ import (
 // unaudited are the writes that leave no entry in the audit log, with the
 // reason.
 var unaudited = map[string]string{
-	"createRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun,
+	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 
@@ -36,10 +36,10 @@ var unaudited = map[string]string{
 	"testNotificationTarget": ownInbox,
 
 	"authorizeMcpServer": "it only gives a link to an authorization server",
-	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "checkGovernance": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
-	"mintSseToken":      "it lasts a minute and carries less than what it is made with",
-	"patchMe":           "one's own profile",
-	"testLlmCredential": "it changes nothing", "createSpeech": "it changes nothing", "createTranscription": "it changes nothing",
+	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "checkGovernance": "it changes nothing", "checkDeadlock": "it changes nothing", "simulateConstitution": "it changes nothing", "checkSpawnPermission": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
+	"mintSseToken": "it lasts a minute and carries less than what it is made with",
+	"patchMe":      "one's own profile",
+	"testLlmModel": "it changes nothing", "testLlmCredential": "it changes nothing", "createSpeech": "it changes nothing", "createTranscription": "it changes nothing",
 	"enrolMfa":                 "it counts from the first code on, which has an entry",
 	"unlinkAuthProvider":       "nobody is linked here, so that nothing is done; where somebody is, signin records it",
 	contracttest.NeverSucceeds: "it never succeeds",

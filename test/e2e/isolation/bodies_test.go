@@ -138,6 +138,7 @@ var exclusive = map[string][]string{
 // plainFree are the fields of any JSON in which nothing names a thing of the
 // platform, and why. By path, or by operation and path.
 var plainFree = map[string]string{
+	"sanction": "only null counts", "messages[].parts[].data": "for the model to read",
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",
 	"settings": "kept as it comes", "branding": "kept as it comes", "social_links": "kept as it comes",
 	"addresses[]": "kept as it comes", "course_structure": "kept as it comes", "variants[]": "kept as it comes", "options[]": "kept as it comes", "bridge": "kept as it comes", "specs[].permissions_granted[]": "kept as it comes",
@@ -147,7 +148,9 @@ var plainFree = map[string]string{
 	"config": "what a guardrail looks for", "guardrails.input[].config_override": "what a guardrail looks for",
 	"guardrails.output[].config_override": "what a guardrail looks for", "guardrails.tool[].config_override": "what a guardrail looks for",
 	"schedule.input": "what the model is told",
-	"input":          "what the model is told, and whatever else the caller likes to keep", "arguments": "of a tool that the agent has; see TestToolsOfIntruders",
+	"input":          "what the model is told, and whatever else the caller likes to keep", "evidence": "for those who read the case", "design": "for those who decide on the request",
+	"diff":               "checked, and carried out by nothing",
+	"arguments":          "of a tool that the agent has; see TestToolsOfIntruders",
 	"messages[].content": "what the model is told", "stop": "texts", "stream_options": "a switch", "tool_choice": "a name in the same body",
 	"tools[].function.parameters": "a schema for the model", "tools[].parameters": "a schema for the model",
 	"output_config": "a schema for the answer", "output_format": "a schema for the answer", "thread": "refused, or a word",
@@ -165,8 +168,20 @@ var hidden = map[string][]struct {
 	"callMcp": {{"agentId", 200, func(_ *contracttest.Company, id string) any {
 		return object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": id, "arguments": object{"message": "x"}}}
 	}}},
+	"a2aJsonRpc": {{"taskId", 200, func(_ *contracttest.Company, id string) any {
+		return object{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": object{"id": id}}
+	}}, {"agentId", 200, func(_ *contracttest.Company, id string) any {
+		return object{"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": object{"agent_id": id}}
+	}}},
 	"createVotingProposal": {{"agentId", 404, func(_ *contracttest.Company, id string) any {
 		return object{"title": "x", "proposal_type": "agent_termination", "payload": object{"agent_id": id}}
+	}}},
+	"ambassadorVeto": {
+		{"agentId", 404, vetoOf("agent")}, {"proposalId", 404, vetoOf("proposal")}, {"caseId", 404, vetoOf("case")},
+		{"approvalId", 404, vetoOf("action")},
+	},
+	"issueArbiterRuling": {{"agentId", 404, func(_ *contracttest.Company, id string) any {
+		return object{"decision": "upheld", "penalties": []object{{"type": "warning", "agent_id": id}}}
 	}}},
 	"createChatCompletion": {
 		{"agentId", 404, func(_ *contracttest.Company, id string) any { return chatWith(id) }},
@@ -178,6 +193,12 @@ var hidden = map[string][]struct {
 			return object{"model": mine.IDs["agentId"][0], "input": []object{{"type": "item_reference", "id": "msg_" + id}}}
 		}},
 	},
+}
+
+func vetoOf(kind string) func(*contracttest.Company, string) any {
+	return func(_ *contracttest.Company, id string) any {
+		return object{"target_type": kind, "target_id": id, "reason": "x"}
+	}
 }
 
 func chatWith(model string) object {

@@ -152,10 +152,11 @@ var providerReads = []string{"listProviders", "listProviderModels", "listImagePr
 // a shared conversation, the invite link an invited person. Bootstrap always
 // answers 409. A sensor's caller signs the request,
 // or knows the sensor's secret address.
-var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults"}
+var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults",
+	"getAgentCard", "getAgentCardByNewPath", "getAgentCardOfAgent"} // cards are for those who look for an agent
 
 // searches are reads that are a POST because what they look for is long.
-var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens", "checkGovernance"}
+var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens", "checkGovernance", "checkSpawnPermission", "checkDeadlock"}
 
 // ownThings are writes that anybody may do: they touch nothing but what the
 // caller came with, or signed in with.
@@ -197,6 +198,9 @@ func TestDangerousWritesAskForTheFactorAgain(t *testing.T) {
 	}
 }
 
+// protocols are mostly reads; their handlers ask for more where a message runs an agent.
+var protocols = []string{"callMcp", "a2aJsonRpc"}
+
 // A row that forgets whom it lets in would pass TestGate.
 func TestEveryRowSaysWhoMayCall(t *testing.T) {
 	t.Parallel()
@@ -208,7 +212,7 @@ func TestEveryRowSaysWhoMayCall(t *testing.T) {
 		case op.Public && !slices.Contains(public, op.ID):
 			t.Errorf("%s is public: say here why", op)
 		case op.Public:
-		case op.ID == "callMcp": // mostly a read; its handler asks for more where a message runs an agent
+		case slices.Contains(protocols, op.ID):
 		case strings.HasPrefix(op.Path, "/api/v1/admin/"):
 			if op.Role != authz.Admin || !slices.Equal(op.Scopes, []authz.Scope{authz.SuperScope}) {
 				t.Errorf("%s: what stands under /admin needs the scope admin and the role admin", op)

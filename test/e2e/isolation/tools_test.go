@@ -27,7 +27,8 @@ var obedient = modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
 
 // toolReferences say what the arguments of built-in tools name.
 var toolReferences = map[string]string{
-	"delegate_to_agent agent_id": "agentId", "read_file workspace_id": "workspaceId", "list_files workspace_id": "workspaceId",
+	"delegate_to_agent agent_id": "agentId", "delegate_to_worker agent_id": "agentId",
+	"read_file workspace_id": "workspaceId", "list_files workspace_id": "workspaceId",
 }
 
 // Whatever a model is talked into asking a tool for, what belongs to another

@@ -51,6 +51,16 @@ func TestFamilyOfARun(t *testing.T) {
 				t.Errorf("%s: %d runs", query, len(got))
 			}
 		}
+		for asked, chain := range map[string][]string{id: {id}, children[1]: {id, children[1]}} {
+			got := n.Expect(200, "GET", "/api/v1/admin/trace/"+asked, nil)
+			var runs []string
+			for _, r := range got["trace"].([]any) {
+				runs = append(runs, r.(object)["run_id"].(string))
+			}
+			if diff := gocmp.Diff(chain, runs); diff != "" || got["trace_id"] != id || got["count"] != 3.0 || len(got["runs"].([]any)) != 3 {
+				t.Errorf("the trace of %s: %s, %v", asked, diff, got)
+			}
+		}
 		checkTimeline(t, n, id, len(children))
 		checkSummaries(t, n, id, children[1])
 	})

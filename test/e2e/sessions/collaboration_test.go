@@ -358,17 +358,19 @@ func TestMessagesWithFiles(t *testing.T) {
 	upload := func(mimeType, name, data string) string {
 		return n.Expect(201, "POST", "/api/v1/files", object{"mime_type": mimeType, "filename": name, "data": base64.StdEncoding.EncodeToString([]byte(data))})["file_id"].(string)
 	}
-	files := []string{upload("text/plain", "a.txt", "the text"), upload("image/png", "b.png", "\x89PNG"), upload("application/zip", "c.zip", "PK"), upload("text/plain", "d.txt", "\xff\xfe")}
+	files := []string{upload("text/plain", "a.txt", "the text"), upload("image/png", "b.png", "\x89PNG"), upload("application/zip", "c.zip", "PK"), upload("text/plain", "d.txt", "\xff\xfe"),
+		upload("application/pdf", "e.pdf", "%PDF-"), upload("audio/mpeg", "f.mp3", "ID3")}
 	run := n.Expect(202, "POST", path, object{"content": "", "file_ids": files})["run_id"].(string)
 	n.WaitRun(run)
 	asked := sim.Requests()[0].Chat().Messages[0].Content
-	for _, want := range []string{"the text", "data:image/png;base64,iVBORw==", `c.zip`, "no readable text"} {
+	for _, want := range []string{"the text", "data:image/png;base64,iVBORw==", `c.zip`, "no readable text",
+		`{"filename":"e.pdf","file_data":"data:application/pdf;base64,JVBERi0="}`, `{"data":"SUQz","format":"mp3"}`} {
 		if !strings.Contains(string(asked), want) {
 			t.Errorf("the model is not told %q: %s", want, asked)
 		}
 	}
 	first := n.Expect(200, "GET", path, nil)["items"].([]any)[0].(object)
-	if got := first["attachments"].([]any); len(got) != 4 || got[0].(object)["filename"] != "a.txt" || got[1].(object)["size_bytes"] != 4.0 {
+	if got := first["attachments"].([]any); len(got) != 6 || got[0].(object)["filename"] != "a.txt" || got[1].(object)["size_bytes"] != 4.0 {
 		t.Errorf("attachments: %v", first)
 	}
 	n.WaitRun(n.SendMessage(id, "and now?"))

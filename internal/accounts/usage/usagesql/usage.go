@@ -272,6 +272,7 @@ func documentsOf(kind string) counted {
 // countedResources are the resources with a quota on how many there are.
 var countedResources = map[quota.Resource]counted{
 	quota.Agents:         documentsOf("agent"),
+	quota.Teams:          documentsOf("team"),
 	quota.KnowledgeBases: documentsOf("knowledge_base"),
 	quota.Workspaces: {
 		`workspaces WHERE tenant_id = ? AND owner_type = 'standalone'`,
@@ -279,6 +280,10 @@ var countedResources = map[quota.Resource]counted{
 	},
 	quota.Webhooks: {
 		`webhooks WHERE tenant_id = ? AND deleted_at = 0`,
+		func(tenant string, _ time.Time) []any { return []any{tenant} },
+	},
+	quota.TeamRuns: {
+		`team_runs WHERE tenant_id = ? AND completed_at = 0`,
 		func(tenant string, _ time.Time) []any { return []any{tenant} },
 	},
 	quota.ActiveSessions: {

@@ -58,7 +58,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.Expect(200, "PATCH", "/api/v1/agents/"+agent, apptest.Object{"description": mark + " again"})
 	suspended := c.CreateAgent(apptest.Object{"name": mark + " suspended"})
 	c.Expect(200, "POST", "/api/v1/agents/"+suspended+"/suspend", apptest.Object{"reason": mark})
-	waiting := c.CreateAgent(apptest.Object{"name": mark + " waiting"})
+	waiting := c.CreateAgent(apptest.Object{"name": mark + " waiting", "a2a": apptest.Object{"enabled": true, "public": true}})
 	careful := c.CreateAgent(apptest.Object{"name": mark + " careful", "built_in_tools": []string{"calculator", "ask_user"},
 		"approval_required_tools": []string{"calculator"}})
 	for _, id := range []string{agent, suspended, waiting, careful} {
@@ -123,12 +123,12 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createRules()
 	c.Expect(200, "PUT", "/api/v1/llm-credentials/mine",
 		apptest.Object{"api_key": "sk-" + mark + "-0123456789", "endpoint_url": "https://" + mark + ".invalid/" + mark})
-	c.waitForUsage()
+	c.settle()
 	return c
 }
 
-// createCommerce has two customers take part in two courses, an agent two goals, and
-// the members two votes.
+// createCommerce has two customers take part in two courses, an agent two goals, the
+// members two votes, and two teams.
 func (c *Company) createCommerce(add func(parameter, id string)) {
 	c.T.Helper()
 	const all = "/api/v1/commerce/"
@@ -140,22 +140,66 @@ func (c *Company) createCommerce(add func(parameter, id string)) {
 		add("enrollmentId", c.Expect(201, "POST", all+"enrollments", enrolling(c))["id"].(string))
 	}
 	c.createVotes(add)
+	for range 2 {
+		task := apptest.Object{"agent_id": c.IDs["agentId"][0], "messages": []apptest.Object{
+			{"role": "user", "parts": []apptest.Object{{"type": "text", "text": c.Mark}}}}}
+		taskID := c.Expect(202, "POST", "/api/v1/a2a/tasks", task)["id"].(string)
+		add("taskId", taskID)
+		c.WaitRun(taskID)
+		c.Expect(200, "POST", "/api/v1/a2a", apptest.Object{"jsonrpc": "2.0", "id": 1, "method": "CreateTaskPushNotificationConfig",
+			"params": apptest.Object{"taskId": taskID, "url": "https://example.com/" + c.Mark}})
+		id := c.Expect(201, "POST", "/api/v1/teams", teamed(c))["team_id"].(string)
+		add("teamId", id)
+		edge := c.Expect(200, "GET", "/api/v1/teams/"+id+"/graph/edges", nil)["edges"].([]any)[0]
+		add("teamRunId", c.runTeam(id))
+		c.runTeam(id)
+		add("edgeId", edge.(apptest.Object)["edge_id"].(string))
+	}
 }
 
-// createVotes makes two proposals, of which the first has a ballot.
+// createVotes makes two proposals, of which the first has a ballot, and two each of cases and
+// requests.
 func (c *Company) createVotes(add func(parameter, id string)) {
 	c.T.Helper()
 	const all = "/api/v1/governance/voting/proposals"
 	for _, name := range []string{" first", " second"} {
 		add("proposalId", c.Expect(201, "POST", all, apptest.Object{"title": c.Mark + name, "proposal_type": "general"})["id"].(string))
 	}
+	for range 2 {
+		add("requestId", c.Expect(201, "POST", "/api/v1/governance/ambassador/requests", asking(c))["id"].(string))
+		add("designRequestId", c.Expect(201, "POST", "/api/v1/governance/builder/requests", apptest.Object{"title": c.Mark})["id"].(string))
+		add("caseId", c.Expect(201, "POST", "/api/v1/governance/arbiter/cases", complaint(c))["id"].(string))
+	}
+	for range 2 {
+		add("version", c.Expect(201, "POST", "/api/v1/governance/improvement/"+c.IDs["agentId"][0],
+			apptest.Object{"type": "prompt_change", "title": c.Mark})["version"].(string))
+	}
+	c.veto()
+	for _, agent := range c.IDs["agentId"] {
+		c.assess(agent)
+	}
 	c.Expect(201, "POST", all+"/"+c.IDs["proposalId"][0]+"/ballot", apptest.Object{"vote": "yes", "reasoning": c.Mark})
 }
 
-// waitForUsage waits until what the company's runs used is counted, which takes
-// seconds.
-func (c *Company) waitForUsage() {
+// veto registers an ambassador, who vetoes something.
+func (c *Company) veto() {
 	c.T.Helper()
+	add := func(parameter, id string) { c.IDs[parameter] = append(c.IDs[parameter], id) }
+	add("ambassadorId", c.Expect(201, "POST", "/api/v1/governance/ambassador/ambassadors/bootstrap",
+		apptest.Object{"name": c.Mark})["ambassador_id"].(string))
+	c.Expect(201, "POST", "/api/v1/governance/ambassador/ambassadors", apptest.Object{"ambassador_id": c.Mark})
+	add("ambassadorId", c.Mark)
+	for range 2 {
+		made := c.Expect(201, "POST", "/api/v1/governance/arbiter/cases", complaint(c))["id"]
+		c.Expect(201, "POST", "/api/v1/governance/ambassador/veto", apptest.Object{"target_type": "case", "target_id": made, "reason": c.Mark})
+	}
+}
+
+// settle waits until what the company's runs used is counted, which takes seconds,
+// and has the entries of its ledger sealed.
+func (c *Company) settle() {
+	c.T.Helper()
+	c.Expect(200, "GET", "/api/v1/governance/ledger", nil)
 	beside := c.Admin()
 	apptest.Eventually(c.T, func() bool {
 		return len(beside.Query(`SELECT entry_id FROM usage_entries WHERE tenant_id = ?`, c.Grant.TenantID)) == 0
@@ -165,16 +209,22 @@ func (c *Company) waitForUsage() {
 // createRules makes a constitution, and two violations that the ledger has.
 func (c *Company) createRules() {
 	c.T.Helper()
+	for _, id := range c.IDs["agentId"] {
+		c.Expect(200, "PUT", "/api/v1/governance/permissions/"+id, apptest.Object{
+			"allowed_tools": []string{"*", c.Mark}, "max_budget_per_run_usd": nil, "can_spawn": true,
+		})
+	}
+	c.IDs["traceId"] = c.IDs["runId"][:2]
 	c.Expect(200, "PUT", "/api/v1/governance/constitution", apptest.Object{
 		"rules": []apptest.Object{{
 			"rule_id": c.Mark, "principle": c.Mark, "action": "tool:calculator", "severity": "info",
 			"scope": "agent", "scope_targets": []string{c.IDs["agentId"][0]},
 		}}, "rationale": c.Mark,
 	})
+	c.Expect(200, "PUT", "/api/v1/governance/emergency/root-attestation", attestation(c))
 	for range 2 {
 		c.WaitRun(c.StartRun(c.IDs["agentId"][0], "calculate 6*7 "+c.Mark, nil))
 	}
-	c.Expect(200, "GET", "/api/v1/governance/ledger", nil) // seals them
 }
 
 // createFiles fills a company with files, workspaces and artifacts.
@@ -316,4 +366,14 @@ func (c *Company) createSensors(agent string, add func(parameter, id string)) {
 		more["agent_id"], more["instructions"] = agent, c.Mark
 		add("sensorId", c.Expect(201, "POST", SensorsPath, more)["webhook_id"].(string))
 	}
+}
+
+// runTeam has a team do something, and waits until it has.
+func (c *Company) runTeam(id string) (teamRun string) {
+	c.T.Helper()
+	teamRun = c.Expect(202, "POST", "/api/v1/teams/"+id+"/runs", apptest.Object{"message": c.Mark})["team_run_id"].(string)
+	apptest.Eventually(c.T, func() bool {
+		return c.Expect(200, "GET", "/api/v1/teams/"+id+"/runs/"+teamRun, nil)["completed_at"] != nil
+	})
+	return teamRun
 }

@@ -14,6 +14,7 @@ import (
 	"agentd/internal/agents/mcp"
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/route"
+	"agentd/internal/edge/a2aserver"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
 )
@@ -122,6 +123,9 @@ func Operations(n *apptest.Server) []*Operation {
 		return o
 	}
 	for _, r := range routes {
+		if r.Hidden {
+			continue
+		}
 		o := add(r.Row)
 		o.Streams, o.NeedsPerson = r.Open != nil, needsPerson[r.ID]
 	}
@@ -130,7 +134,8 @@ func Operations(n *apptest.Server) []*Operation {
 			continue // a page for browsers, with nothing of a company
 		}
 		o := add(raw.Row)
-		if o.RPCErrors = raw.Path == mcpserver.Path; o.RPCErrors {
+		o.RPCErrors = raw.Path == mcpserver.Path || raw.Path == a2aserver.Path
+		if raw.Path == mcpserver.Path {
 			o.HeaderParams = append(o.HeaderParams, "X-SVC-Agent-Id")
 		}
 		o.Endless = o.RPCErrors && raw.Method == http.MethodGet
@@ -203,6 +208,9 @@ func (o *Operation) CheckRefusal(t *testing.T, r apptest.Reply, status int, code
 	case o.RPCErrors:
 		failure, _ := r.JSON["error"].(apptest.Object)
 		doc, _ = failure["data"].(apptest.Object)
+		if details, _ := failure["data"].([]any); len(details) == 1 {
+			doc = apptest.Object{"code": details[0].(apptest.Object)["reason"]}
+		}
 	}
 	if doc["code"] != code {
 		t.Errorf("%s: code %v, want %s: %s", o, doc["code"], code, r.Body)

@@ -9,8 +9,10 @@ import (
 )
 
 // OpensByLink are operations that a secret link authorizes: without the secret the
-// ID opens nothing. TestInvites and TestSensors prove it.
-var OpensByLink = map[string]bool{"acceptInvite": true, "sensorWebhook": true}
+// ID opens nothing. TestInvites and TestSensors prove it. Cards of public agents are for
+// everyone (TestA2ACards).
+var OpensByLink = map[string]bool{"acceptInvite": true, "sensorWebhook": true,
+	"getAgentCard": true, "getAgentCardByNewPath": true, "getAgentCardOfAgent": true}
 
 // BrowserOnly are operations that no key can do. TestPeople does them.
 var BrowserOnly = map[string]bool{"switchTenant": true}

@@ -25,12 +25,12 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	entryColumns = `entry_id, tags, source_run_id, origin, content_hash, entity_key, entity_name, entity_type, run_outcome, metadata,
-		access_count, accessed_at, created_at`
+		access_count, accessed_at, created_at, sources`
 	updatedColumns = `tags, content_hash, entity_key, entity_name, entity_type, metadata, accessed_at`
 	blockColumns   = `label, content, max_tokens, updated_at`
 
 	selectEntry = `SELECT e.entry_id, e.tags, e.source_run_id, e.entity_name, e.entity_type, e.run_outcome, e.metadata, e.access_count,
-		e.accessed_at, e.created_at, p.kind, p.text, p.boost, p.at
+		e.accessed_at, e.created_at, e.sources, p.kind, p.text, p.boost, p.at
 		FROM memory_entries e`
 	withPassage = ` JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
 		WHERE e.tenant_id = ? AND e.agent_id = ?`
@@ -57,7 +57,7 @@ func (s *Store) CreateTx(tx txn.Tx, tenant, agent string, entries []memory.Store
 		}
 		op := enc.Op("memory entry", insertEntry, tenant, agent, e.EntryID, enc.JSON(e.Tags), e.SourceRunID, origin, e.Hash, e.Entity,
 			e.EntityName, e.EntityType, e.RunOutcome, enc.JSON(e.Metadata), e.AccessCount,
-			sqldb.OptionalMicros(e.LastAccessedAt), sqldb.Micros(e.CreatedAt))
+			sqldb.OptionalMicros(e.LastAccessedAt), sqldb.Micros(e.CreatedAt), sourcesJSON(&enc, e.Sources))
 		if err := op(tx); err != nil {
 			return err
 		}
@@ -214,17 +214,30 @@ func (s *Store) entries(ctx context.Context, tenant, agent, query string, args .
 	return all, rows.Err()
 }
 
+// sourcesJSON is empty for the many entries without sources.
+func sourcesJSON(enc *sqldb.Encoder, sources []string) string {
+	if len(sources) == 0 {
+		return ""
+	}
+	return enc.JSON(sources)
+}
+
 func scanEntry(row sqldb.Row, tenant, agent string) (memory.Entry, error) {
 	e := memory.Entry{TenantID: tenant, AgentID: agent}
-	var tags, metadata, kind, text string
+	var tags, metadata, sources, kind, text string
 	var accessed, created, at int64
 	var boost float64
 	err := row.Scan(&e.EntryID, &tags, &e.SourceRunID, &e.EntityName, &e.EntityType, &e.RunOutcome, &metadata, &e.AccessCount,
-		&accessed, &created, &kind, &text, &boost, &at)
+		&accessed, &created, &sources, &kind, &text, &boost, &at)
 	if err != nil {
 		return e, err
 	}
 	e.LastAccessedAt, e.CreatedAt = sqldb.OptionalTime(accessed), sqldb.Time(created)
+	if sources != "" {
+		if err := json.Unmarshal([]byte(sources), &e.Sources); err != nil {
+			return e, err
+		}
+	}
 	e.InPassage(kind, text, boost, sqldb.Time(at))
 	if err := json.Unmarshal([]byte(tags), &e.Tags); err != nil {
 		return e, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"math"
 
+	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/store/sqldb"
 )
@@ -26,6 +27,34 @@ func (s *Store) ListChildren(ctx context.Context, tenant, id string, limit int) 
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT run_id, COALESCE(parent_step_id, '') FROM runs
 		WHERE tenant_id = ? AND started_by = ? ORDER BY created_at, run_id LIMIT ?`, args,
 		func(row sqldb.Row) (c run.Child, err error) { return c, row.Scan(&c.RunID, &c.StepID) })
+}
+
+// CountUnfinishedTx implements run.Store.
+func (s *Store) CountUnfinishedTx(tx txn.Tx, tenant string, ids []string) (n int, err error) {
+	for len(ids) > 0 {
+		part := ids[:min(len(ids), sqldb.MaxIn)]
+		ids = ids[len(part):]
+		in, args := sqldb.In(part, tenant)
+		var some int
+		err := sqldb.From(tx).QueryRow(`SELECT COUNT(*) FROM runs WHERE tenant_id = ? AND run_id`+in+` AND status`+notEnded,
+			append(args, endedStatuses...)...).Scan(&some)
+		if err != nil {
+			return 0, err
+		}
+		n += some
+	}
+	return n, nil
+}
+
+// ListUnfinishedChildrenTx implements run.Store.
+func (s *Store) ListUnfinishedChildrenTx(tx txn.Tx, tenant, parent string, limit int) ([]string, error) {
+	args := append([]any{tenant, initiatorText(&run.Initiator{Type: run.ByRun, ID: parent})}, endedStatuses...)
+	rows, err := sqldb.From(tx).Query(`SELECT run_id FROM runs WHERE tenant_id = ? AND started_by = ?
+		AND parent_step_id IS NOT NULL AND status`+notEnded+` ORDER BY created_at, run_id LIMIT ?`, append(args, limit)...)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
 }
 
 // outlineColumns are those of a run without its contents.

@@ -3,6 +3,7 @@ package runsql
 import (
 	"database/sql"
 	"errors"
+	"math"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -17,7 +18,7 @@ const (
 	// were under way when the run failed, and not the failed calls of models.
 	inheritSteps = `INSERT INTO run_steps (tenant_id, run_id, ` + inheritedColumns + `, made_by)
 		SELECT tenant_id, ?, ` + inheritedColumns + `, COALESCE(made_by, run_id) FROM run_steps` + oneRun + `
-		AND output IS NOT NULL AND NOT (type = 'llm' AND status = 'failed')`
+		AND seq < ? AND output IS NOT NULL AND NOT (type = 'llm' AND status = 'failed')`
 )
 
 // AppendInheritedTx implements run.Store.
@@ -38,6 +39,11 @@ func (s *Store) AppendInheritedTx(tx txn.Tx, tenant, from, to string) error {
 		}
 		return run.AlreadyContinued(by.String)
 	}
-	_, err = t.Exec(inheritSteps, to, tenant, from)
+	return s.AppendForkedTx(tx, tenant, from, to, math.MaxInt64)
+}
+
+// AppendForkedTx implements run.Store.
+func (s *Store) AppendForkedTx(tx txn.Tx, tenant, from, to string, before int64) error {
+	_, err := sqldb.From(tx).Exec(inheritSteps, to, tenant, from, before)
 	return err
 }

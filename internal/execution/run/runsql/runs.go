@@ -24,17 +24,19 @@ var _ run.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	runColumns = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error, error_code,
+	storedRun = `run_id, agent_id, agent_version, session_id, team_run_id, status, input, output, metrics, error, error_code,
 		metadata, resource_limits, options, pending, step_seq, event_seq, created_at, started_at, completed_at, waiting, continued_by,
 		started_by, parent_step_id, root_run_id`
-	updatedColumns = `status, output, metrics, error, error_code, started_at, completed_at, step_seq, event_seq, pending, waiting, auth_server`
+	runColumns     = storedRun + `, ` + answerOutput
+	updatedColumns = `status, output, answer_step, metrics, error, error_code, started_at, completed_at, step_seq, event_seq,
+		pending, waiting, auth_server`
 
 	oneRun    = ` WHERE tenant_id = ? AND run_id = ?`
 	selectRun = `SELECT ` + runColumns + ` FROM runs` + oneRun
 )
 
 var (
-	insertRun = sqldb.Insert(`runs`, `tenant_id, `+runColumns)
+	insertRun = sqldb.Insert(`runs`, `tenant_id, `+storedRun)
 
 	// updateRun is by what the update does about a pause that was requested.
 	updateRun = map[run.PauseMode]string{
@@ -75,8 +77,9 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	if u.Wait.Auth != nil {
 		server = &u.Wait.Auth.ServerID
 	}
+	output, answer := splitAnswer(u.Output, u.Answer)
 	args := []any{
-		string(u.Status), sqldb.NullJSON(u.Output), metricsJSON(&enc, u.Metrics), u.Error, u.ErrorCode,
+		string(u.Status), sqldb.NullJSON(output), answer, metricsJSON(&enc, u.Metrics), u.Error, u.ErrorCode,
 		sqldb.OptionalMicros(u.StartedAt), sqldb.OptionalMicros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.JSON(u.Pending),
 		waitJSON(&enc, u.Wait), server, tenant, id,
 	}
@@ -116,7 +119,9 @@ func (s *Store) List(ctx context.Context, tenant string, f run.Filter, w page.Wi
 
 // summaryColumns are runColumns, with the beginnings of the long ones.
 var summaryColumns = strings.NewReplacer(
-	`input, output,`, `substr(input, 1, 2000) AS input, substr(output, 1, 2000) AS output,`, `metadata,`, `'{}' AS metadata,`,
+	`input, output,`, `substr(input, 1, 2000) AS input, CASE WHEN answer_step = 0 THEN substr(output, 1, 2000)
+		ELSE `+strings.Replace(answerOutput, `answer.output`, `substr(answer.output, 1, 2000)`, 1)+` END AS output,`,
+	`metadata,`, `'{}' AS metadata,`, answerOutput, `NULL`,
 ).Replace(runColumns)
 
 // ListSummaries implements run.Store.
@@ -129,7 +134,10 @@ func (s *Store) ListSummaries(ctx context.Context, tenant string, f run.Filter, 
 }
 
 func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, w page.Window) ([]run.Run, error) {
-	from, args := filters.SelectBy(labels, f.Metadata, `runs`, tenant, &f, w)
+	from, args, err := filters.SelectBy(ctx, s.db, labels, f.Metadata, `runs`, tenant, &f, w)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := s.db.Query(ctx, `SELECT `+columns+` FROM `+from, args...)
 	if err != nil {
 		return nil, err
@@ -150,22 +158,22 @@ func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, 
 	return out, rows.Err()
 }
 
-// ofUnfinished names every status in which a run has ended.
-var ofUnfinished, endedStatuses = func() (string, []any) {
+// notEnded names every status in which a run has ended.
+var notEnded, endedStatuses = func() (string, []any) {
 	var ended []any
 	for _, status := range run.Statuses {
 		if status.Final() {
 			ended = append(ended, string(status))
 		}
 	}
-	return ` WHERE tenant_id = ? AND agent_id = ? AND status NOT IN (?` +
-		strings.Repeat(`, ?`, len(ended)-1) + `) ORDER BY created_at, run_id LIMIT ?`, ended
+	return ` NOT IN (?` + strings.Repeat(`, ?`, len(ended)-1) + `)`, ended
 }()
 
 // ListUnfinished implements run.Store.
 func (s *Store) ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error) {
 	args := append(append([]any{tenant, agent}, endedStatuses...), limit)
-	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs`+ofUnfinished, args...)
+	rows, err := s.db.Query(ctx, `SELECT run_id FROM runs WHERE tenant_id = ? AND agent_id = ?
+		AND status`+notEnded+` ORDER BY created_at, run_id LIMIT ?`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -202,11 +210,11 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	r := &run.Record{}
 	r.TenantID, r.Artifacts = tenant, []run.Artifact{}
 	var status, input, metrics, metadata, limits, options, pending, waiting, initiator string
-	var output sql.NullString
+	var output, answer sql.NullString
 	var created, started, completed int64
 	err := row.Scan(&r.RunID, &r.AgentID, &r.AgentVersion, &r.SessionID, &r.TeamRunID, &status, &input, &output, &metrics, &r.Error,
 		&r.ErrorCode, &metadata, &limits, &options, &pending, &r.StepSeq, &r.EventSeq, &created, &started, &completed, &waiting,
-		&r.ContinuedByRunID, &initiator, &r.ParentStepID, &r.RootRunID)
+		&r.ContinuedByRunID, &initiator, &r.ParentStepID, &r.RootRunID, &answer)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NewNotFound("run")
 	}
@@ -214,8 +222,9 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 		return nil, err
 	}
 	r.Status, r.Input, r.Metadata = run.Status(status), schema.Object(input), schema.Object(metadata)
-	if output.Valid {
-		r.Output = schema.Nullable(output.String)
+	r.Output = nullable(output)
+	if answer.Valid {
+		r.Output = joinAnswer(output.String, answer.String)
 	}
 	r.CreatedAt, r.StartedAt, r.CompletedAt = sqldb.Time(created), sqldb.OptionalTime(started), sqldb.OptionalTime(completed)
 	setInitiator(&r.Run, initiator)

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/ident"
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 )
 
@@ -83,6 +84,34 @@ func (s suite) families(t *testing.T) {
 		t.Errorf("the family is %+v, %v", family, err)
 	}
 	s.outlines(t, tenant, root.RunID)
+	s.unfinished(t, tenant, root.RunID, child)
+}
+
+// unfinished reads, in a transaction, which children of a run have not ended. child
+// is one that a step started.
+func (s suite) unfinished(t *testing.T, tenant, parent string, child *run.Record) {
+	t.Helper()
+	read := func(tenant string) (n int, ids []string) {
+		s.write(t, func(tx txn.Tx) (err error) {
+			if n, err = s.CountUnfinishedTx(tx, tenant, []string{parent, child.RunID, ident.New()}); err != nil {
+				return err
+			}
+			ids, err = s.ListUnfinishedChildrenTx(tx, tenant, parent, 10)
+			return err
+		})
+		return n, ids
+	}
+	if n, ids := read(tenant); n != 2 || len(ids) != 1 || ids[0] != child.RunID {
+		t.Errorf("%d runs have not ended, of children %v", n, ids)
+	}
+	if n, ids := read(ident.New()); n != 0 || len(ids) != 0 {
+		t.Errorf("%d runs of another tenant, %v", n, ids)
+	}
+	child.Status = run.Completed
+	s.write(t, s.Update(tenant, child.RunID, run.UpdateOf(child)))
+	if n, ids := read(tenant); n != 1 || len(ids) != 0 {
+		t.Errorf("%d runs have not ended after one has, of children %v", n, ids)
+	}
 }
 
 func (s suite) outlines(t *testing.T, tenant, id string) {

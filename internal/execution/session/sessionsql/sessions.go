@@ -112,7 +112,10 @@ var (
 
 // List implements session.Store.
 func (s *Store) List(ctx context.Context, tenant string, f session.Filter, w page.Window) ([]session.Record, error) {
-	from, args := filters.SelectBy(labels, f.Metadata, `sessions`, tenant, &f, w)
+	from, args, err := filters.SelectBy(ctx, s.db, labels, f.Metadata, `sessions`, tenant, &f, w)
+	if err != nil {
+		return nil, err
+	}
 	return sqldb.Collect(s.db.Reader(ctx), `SELECT `+sessionColumns+` FROM `+from, args, func(row sqldb.Row) (session.Record, error) {
 		r, err := scanSession(tenant, row)
 		if err != nil {

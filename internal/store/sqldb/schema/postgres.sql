@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -13,6 +13,36 @@ BEGIN
     RETURN OLD;
 END
 $$;
+
+CREATE TABLE a2a_published (
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    tenant_id text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE a2a_pushes (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    task_id text NOT NULL COLLATE pg_catalog."C",
+    config_id text NOT NULL COLLATE pg_catalog."C",
+    url text NOT NULL COLLATE pg_catalog."C",
+    version text NOT NULL COLLATE pg_catalog."C",
+    sealed bytea NOT NULL,
+    sent bigint NOT NULL,
+    attempts bigint NOT NULL,
+    created_at bigint NOT NULL
+);
+
+CREATE TABLE a2a_tasks (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    task_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    context_id text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    changes bigint NOT NULL,
+    messages text NOT NULL COLLATE pg_catalog."C",
+    metadata text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL
+);
 
 CREATE TABLE api_keys (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
@@ -179,7 +209,10 @@ CREATE TABLE governance_states (
     reason text NOT NULL COLLATE pg_catalog."C",
     activated_at bigint NOT NULL,
     activated_by text NOT NULL COLLATE pg_catalog."C",
-    deadline bigint NOT NULL
+    deadline bigint NOT NULL,
+    permissions bigint DEFAULT 0 NOT NULL,
+    root_agent_id text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    attestation text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE idempotency (
@@ -318,7 +351,8 @@ CREATE TABLE memory_entries (
     metadata text NOT NULL COLLATE pg_catalog."C",
     access_count bigint NOT NULL,
     accessed_at bigint NOT NULL,
-    created_at bigint NOT NULL
+    created_at bigint NOT NULL,
+    sources text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE model_waits (
@@ -395,6 +429,14 @@ CREATE TABLE notifications (
     dedup_key text NOT NULL COLLATE pg_catalog."C",
     created_at bigint NOT NULL,
     read_at bigint NOT NULL
+);
+
+CREATE TABLE operator_settings (
+    section text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C",
+    sealed bytea NOT NULL,
+    updated_at bigint NOT NULL
 );
 
 CREATE TABLE passages (
@@ -506,7 +548,8 @@ CREATE TABLE runs (
     continued_by text COLLATE pg_catalog."C",
     started_by text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     parent_step_id text COLLATE pg_catalog."C",
-    root_run_id text COLLATE pg_catalog."C"
+    root_run_id text COLLATE pg_catalog."C",
+    answer_step bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE schedule_runs (
@@ -720,6 +763,33 @@ CREATE TABLE signin_tickets (
     expires_at bigint NOT NULL
 );
 
+CREATE TABLE team_runs (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    team_run_id text NOT NULL COLLATE pg_catalog."C",
+    team_id text NOT NULL COLLATE pg_catalog."C",
+    status text NOT NULL COLLATE pg_catalog."C",
+    spec text NOT NULL COLLATE pg_catalog."C",
+    message text NOT NULL COLLATE pg_catalog."C",
+    metadata text NOT NULL COLLATE pg_catalog."C",
+    key_id text NOT NULL COLLATE pg_catalog."C",
+    user_id text NOT NULL COLLATE pg_catalog."C",
+    output text NOT NULL COLLATE pg_catalog."C",
+    error text NOT NULL COLLATE pg_catalog."C",
+    cancel bigint NOT NULL,
+    event_seq bigint NOT NULL,
+    created_at bigint NOT NULL,
+    completed_at bigint NOT NULL,
+    thread_id text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE team_tasks (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    team_run_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    ended bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE tenant_purges (
     subject_id text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
@@ -906,6 +976,15 @@ CREATE TABLE workspaces (
     updated_at bigint NOT NULL
 );
 
+ALTER TABLE ONLY a2a_published
+    ADD CONSTRAINT a2a_published_pkey PRIMARY KEY (agent_id);
+
+ALTER TABLE ONLY a2a_pushes
+    ADD CONSTRAINT a2a_pushes_pkey PRIMARY KEY (tenant_id, task_id, config_id);
+
+ALTER TABLE ONLY a2a_tasks
+    ADD CONSTRAINT a2a_tasks_pkey PRIMARY KEY (tenant_id, task_id);
+
 ALTER TABLE ONLY api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (tenant_id, key_id);
 
@@ -1020,6 +1099,9 @@ ALTER TABLE ONLY notification_targets
 ALTER TABLE ONLY notifications
     ADD CONSTRAINT notifications_pkey PRIMARY KEY (tenant_id, seq);
 
+ALTER TABLE ONLY operator_settings
+    ADD CONSTRAINT operator_settings_pkey PRIMARY KEY (section);
+
 ALTER TABLE ONLY passages
     ADD CONSTRAINT passages_pkey PRIMARY KEY (tenant_id, collection_id, passage_id);
 
@@ -1106,6 +1188,12 @@ ALTER TABLE ONLY signin_links
 
 ALTER TABLE ONLY signin_tickets
     ADD CONSTRAINT signin_tickets_pkey PRIMARY KEY (kind, hash);
+
+ALTER TABLE ONLY team_runs
+    ADD CONSTRAINT team_runs_pkey PRIMARY KEY (tenant_id, team_run_id);
+
+ALTER TABLE ONLY team_tasks
+    ADD CONSTRAINT team_tasks_pkey PRIMARY KEY (tenant_id, team_run_id, seq);
 
 ALTER TABLE ONLY tenant_purges
     ADD CONSTRAINT tenant_purges_pkey PRIMARY KEY (subject_id);
@@ -1340,6 +1428,18 @@ CREATE INDEX ledger_kind ON ledger USING btree (tenant_id, kind, seq);
 CREATE INDEX ledger_subject ON ledger USING btree (tenant_id, subject_agent_id, seq) WHERE (subject_agent_id <> ''::text);
 
 CREATE INDEX ledger_subject_category ON ledger USING btree (tenant_id, subject_agent_id, category, seq) WHERE (subject_agent_id <> ''::text);
+
+CREATE INDEX team_runs_team ON team_runs USING btree (tenant_id, team_id, team_run_id);
+
+CREATE INDEX team_runs_thread ON team_runs USING btree (tenant_id, team_id, thread_id, team_run_id);
+
+CREATE INDEX team_runs_open ON team_runs USING btree (tenant_id, team_id, completed_at, team_run_id);
+
+CREATE INDEX team_runs_unfinished ON team_runs USING btree (tenant_id, completed_at);
+
+CREATE INDEX a2a_tasks_context ON a2a_tasks USING btree (tenant_id, context_id, task_id);
+
+CREATE INDEX a2a_published_tenant ON a2a_published USING btree (tenant_id);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

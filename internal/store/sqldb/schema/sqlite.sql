@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -174,7 +174,7 @@ CREATE TABLE memory_entries (
     metadata      TEXT   NOT NULL, -- a JSON object
     access_count  BIGINT NOT NULL,
     accessed_at   BIGINT NOT NULL, -- 0: never
-    created_at    BIGINT NOT NULL,
+    created_at    BIGINT NOT NULL, sources TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (tenant_id, agent_id, entry_id)
 ) WITHOUT ROWID;
 
@@ -671,7 +671,7 @@ CREATE TABLE "runs" (
     event_seq       BIGINT NOT NULL,
     created_at      BIGINT NOT NULL,
     started_at      BIGINT NOT NULL,
-    completed_at    BIGINT NOT NULL, waiting TEXT NOT NULL DEFAULT '', auth_server TEXT, pausing BOOLEAN NOT NULL DEFAULT FALSE, continued_by TEXT, started_by TEXT NOT NULL DEFAULT '', parent_step_id TEXT, root_run_id TEXT,
+    completed_at    BIGINT NOT NULL, waiting TEXT NOT NULL DEFAULT '', auth_server TEXT, pausing BOOLEAN NOT NULL DEFAULT FALSE, continued_by TEXT, started_by TEXT NOT NULL DEFAULT '', parent_step_id TEXT, root_run_id TEXT, answer_step BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, run_id)
 );
 
@@ -884,7 +884,7 @@ CREATE TABLE governance_states ( -- read before acts; its row is locked by what 
     activated_at BIGINT NOT NULL, -- 0 in mode normal
     activated_by TEXT   NOT NULL,
     deadline     BIGINT NOT NULL  -- when the mode ends by itself; 0: never
-) WITHOUT ROWID;
+, permissions BIGINT NOT NULL DEFAULT 0, root_agent_id TEXT NOT NULL DEFAULT '', attestation TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 
 CREATE TABLE constitutions (
     tenant_id  TEXT   NOT NULL,
@@ -901,6 +901,74 @@ CREATE TABLE counters (
     value     BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, name)
 ) WITHOUT ROWID;
+
+CREATE TABLE team_runs (
+    tenant_id    TEXT   NOT NULL,
+    team_run_id  TEXT   NOT NULL,
+    team_id      TEXT   NOT NULL,
+    status       TEXT   NOT NULL,
+    spec         TEXT   NOT NULL, -- the team, as it was when the run began
+    message      TEXT   NOT NULL,
+    metadata     TEXT   NOT NULL,
+    key_id       TEXT   NOT NULL, -- that started it; '': none
+    user_id      TEXT   NOT NULL, -- who started it; '': none
+    output       TEXT   NOT NULL,
+    error        TEXT   NOT NULL,
+    cancel       BIGINT NOT NULL, -- 1: a caller requested its end
+    event_seq    BIGINT NOT NULL,
+    created_at   BIGINT NOT NULL,
+    completed_at BIGINT NOT NULL, thread_id TEXT NOT NULL DEFAULT '', -- 0: it has not ended
+    PRIMARY KEY (tenant_id, team_run_id)
+);
+
+CREATE TABLE team_tasks (
+    tenant_id   TEXT   NOT NULL,
+    team_run_id TEXT   NOT NULL,
+    seq         BIGINT NOT NULL,
+    ended       BIGINT NOT NULL, -- 1: its run has ended
+    body        TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, team_run_id, seq)
+);
+
+CREATE TABLE operator_settings (
+    section    TEXT   NOT NULL PRIMARY KEY,
+    version    BIGINT NOT NULL, -- 0: nothing is set
+    body       TEXT   NOT NULL, -- JSON; '': it is sealed
+    sealed     BLOB  NOT NULL, -- of sections with secrets
+    updated_at BIGINT NOT NULL
+);
+
+CREATE TABLE a2a_tasks (
+    tenant_id  TEXT   NOT NULL,
+    task_id    TEXT   NOT NULL, -- the id of its run
+    agent_id   TEXT   NOT NULL,
+    context_id TEXT   NOT NULL, -- tasks of one conversation share it
+    state      TEXT   NOT NULL,
+    changes    BIGINT NOT NULL, -- of its state, so far
+    messages   TEXT   NOT NULL,
+    metadata   TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, task_id)
+);
+
+CREATE TABLE a2a_pushes (
+    tenant_id  TEXT   NOT NULL,
+    task_id    TEXT   NOT NULL,
+    config_id  TEXT   NOT NULL,
+    url        TEXT   NOT NULL,
+    version    TEXT   NOT NULL, -- of the protocol in which changes are sent
+    sealed     BLOB  NOT NULL, -- the credentials for the address
+    sent       BIGINT NOT NULL, -- how many changes of the task are dealt with
+    attempts   BIGINT NOT NULL, -- that failed since then
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, task_id, config_id)
+);
+
+CREATE TABLE a2a_published (
+    agent_id  TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL
+);
 
 CREATE INDEX work_due ON work (kind, due_at);
 
@@ -1098,5 +1166,17 @@ CREATE INDEX ledger_kind ON ledger (tenant_id, kind, seq);
 CREATE INDEX ledger_subject ON ledger (tenant_id, subject_agent_id, seq) WHERE subject_agent_id <> '';
 
 CREATE INDEX ledger_subject_category ON ledger (tenant_id, subject_agent_id, category, seq) WHERE subject_agent_id <> '';
+
+CREATE INDEX team_runs_team ON team_runs (tenant_id, team_id, team_run_id);
+
+CREATE INDEX team_runs_thread ON team_runs (tenant_id, team_id, thread_id, team_run_id);
+
+CREATE INDEX team_runs_open ON team_runs (tenant_id, team_id, completed_at, team_run_id);
+
+CREATE INDEX team_runs_unfinished ON team_runs (tenant_id, completed_at);
+
+CREATE INDEX a2a_tasks_context ON a2a_tasks (tenant_id, context_id, task_id);
+
+CREATE INDEX a2a_published_tenant ON a2a_published (tenant_id);
 
 ANALYZE search_marks;

@@ -214,7 +214,7 @@ func (db *large) refuse(text string, p plan) string {
 		}
 		many = table
 		for _, column := range db.columns[table] {
-			if !slices.Contains(r.bound, column) && !db.implied(table, r.index, column) && compares(text, name, column) {
+			if !slices.Contains(r.bound, column) && !db.implied(table, r.index, column) && compares(text, table, name, column) {
 				return fmt.Sprintf("it reads many rows of %s to compare %s", table, column)
 			}
 		}
@@ -250,7 +250,7 @@ func (db *large) implied(table, name, column string) bool {
 func (db *large) offered(table, name, text string) (most int, index string) {
 	for _, i := range db.indexes[table] {
 		n := 0
-		for n < len(i.columns) && compares(text, name, i.columns[n]) {
+		for n < len(i.columns) && compares(text, table, name, i.columns[n]) {
 			n++
 		}
 		if n > most && (i.where == "" || strings.Contains(text, i.where)) {
@@ -270,15 +270,16 @@ func (db *large) findsOne(table string, r read) bool {
 	return slices.Contains(r.bound, "rowid")
 }
 
-// compares reports whether a statement compares a column of a table for equality.
-func compares(text, name, column string) bool {
+// compares reports whether a statement compares a column of a table for equality. Where
+// the table has no other name there, the column may stand alone.
+func compares(text, table, name, column string) bool {
 	at := strings.Index(text, "WHERE")
 	if at < 0 {
 		return false
 	}
 	alias := `(?:\b` + regexp.QuoteMeta(name) + `\.)`
-	if !strings.Contains(text, name+".") {
-		alias = `(?:^|[^.\w])`
+	if name == table || !strings.Contains(text, name+".") {
+		alias = `(?:^|[^.\w]|\b` + regexp.QuoteMeta(name) + `\.)`
 	}
 	return regexp.MustCompile(alias + column + `\s*(?:=|IN \([?'])`).MatchString(text[at:])
 }

@@ -1,4 +1,5 @@
-package anthropicclient
+// Package anthropictest simulates Anthropic's side of the Messages API, for the tests of the wire and of whole runs.
+package anthropictest
 
 import (
 	"fmt"
@@ -15,10 +16,11 @@ import (
 	"agentd/internal/wire/wiretest"
 )
 
-// messages simulates Anthropic's side of its API.
-type messages struct{}
+// Messages simulates Anthropic's side of its API.
+type Messages struct{}
 
-func (messages) Target(url string) model.Target {
+// Target implements wiretest.Protocol.
+func (Messages) Target(url string) model.Target {
 	return model.Target{Provider: "anthropic", Model: "claude", BaseURL: url, APIKey: secret.New("sk-ant-secret"), Wire: model.WireAnthropic, MaxOutput: 64000}
 }
 
@@ -85,13 +87,51 @@ type sent struct {
 
 var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Check implements wiretest.Protocol with the API's own rules.
-func (messages) Check(r *http.Request, body []byte) string {
-	switch {
-	case r.Method != "POST" || r.URL.Path != "/v1/messages":
-		return "no such path: " + r.Method + " " + r.URL.Path
-	case r.Header.Get("X-Api-Key") != "sk-ant-secret" || r.Header.Get("Authorization") != "" || r.Header.Get("Anthropic-Version") != "2023-06-01":
+// checkHeaders checks the key and the version.
+func checkHeaders(r *http.Request) string {
+	if r.Header.Get("X-Api-Key") != "sk-ant-secret" || r.Header.Get("Authorization") != "" || r.Header.Get("Anthropic-Version") != "2023-06-01" {
 		return fmt.Sprint("headers: ", r.Header)
+	}
+	return ""
+}
+
+// CountOf implements wiretest.Counting: what the API does not count is refused.
+func (Messages) CountOf(r *http.Request, body []byte) (of []byte, wrong string) {
+	if r.Method != "POST" || r.URL.Path != "/v1/messages/count_tokens" {
+		return nil, ""
+	}
+	var members map[string]jsontext.Value
+	var s sent
+	if err := json.Unmarshal(body, &members); err != nil {
+		return nil, err.Error()
+	}
+	for _, uncounted := range []string{"max_tokens", "stream", "temperature", "top_p", "stop_sequences"} {
+		if members[uncounted] != nil {
+			return nil, uncounted + ": Extra inputs are not permitted"
+		}
+	}
+	if err := json.Unmarshal(body, &s, json.RejectUnknownMembers(true)); err != nil {
+		return nil, err.Error()
+	}
+	if s.Model == "" || len(s.Messages) == 0 {
+		return nil, "model and messages are required"
+	}
+	if wrong := checkHeaders(r); wrong != "" {
+		return nil, wrong
+	}
+	return body, s.checkConversation()
+}
+
+// Counted implements wiretest.Counting.
+func (Messages) Counted(tokens int) []byte { return fmt.Appendf(nil, `{"input_tokens":%d}`, tokens) }
+
+// Check implements wiretest.Protocol with the API's own rules.
+func (Messages) Check(r *http.Request, body []byte) string {
+	if r.Method != "POST" || r.URL.Path != "/v1/messages" {
+		return "no such path: " + r.Method + " " + r.URL.Path
+	}
+	if wrong := checkHeaders(r); wrong != "" {
+		return wrong
 	}
 	var s sent
 	if err := json.Unmarshal(body, &s, json.RejectUnknownMembers(true)); err != nil {
@@ -194,7 +234,7 @@ func checkTurn(role string, content []sentBlock, open *[]string) string {
 }
 
 // Asked implements wiretest.Protocol.
-func (messages) Asked(body []byte) (a wiretest.Asked) {
+func (Messages) Asked(body []byte) (a wiretest.Asked) {
 	var s sent
 	_ = json.Unmarshal(body, &s) // it was checked
 	for _, b := range s.System {
@@ -238,7 +278,7 @@ func lines(who string, content []sentBlock) (all []string) {
 }
 
 // Streams implements wiretest.Protocol.
-func (messages) Streams(_ *http.Request, body []byte) bool {
+func (Messages) Streams(_ *http.Request, body []byte) bool {
 	var s sent
 	_ = json.Unmarshal(body, &s)
 	return s.Stream
@@ -280,7 +320,7 @@ func usageOf(a wiretest.Answer) object {
 }
 
 // Whole implements wiretest.Protocol.
-func (messages) Whole(a wiretest.Answer) []byte {
+func (Messages) Whole(a wiretest.Answer) []byte {
 	content := []object{}
 	for _, b := range a.Blocks {
 		switch {
@@ -309,7 +349,7 @@ func frame(kind string, v object) []byte {
 }
 
 // Stream implements wiretest.Protocol.
-func (messages) Stream(a wiretest.Answer) [][]byte {
+func (Messages) Stream(a wiretest.Answer) [][]byte {
 	start := object{"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": []any{}, "stop_reason": nil}
 	last := object{"delta": object{"stop_reason": stopReason(a), "stop_sequence": nil}}
 	if !a.NoUsage {
@@ -352,7 +392,7 @@ func (messages) Stream(a wiretest.Answer) [][]byte {
 }
 
 // Failure implements wiretest.Protocol.
-func (messages) Failure(status int, message string) []byte {
+func (Messages) Failure(status int, message string) []byte {
 	kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
 		429: "rate_limit_error", 529: "overloaded_error"}[status]
 	if kind == "" {
@@ -362,6 +402,6 @@ func (messages) Failure(status int, message string) []byte {
 }
 
 // StreamFailure implements wiretest.Protocol.
-func (m messages) StreamFailure(message string) []byte {
+func (m Messages) StreamFailure(message string) []byte {
 	return fmt.Appendf(nil, "event: error\ndata: %s\n\n", m.Failure(529, message))
 }

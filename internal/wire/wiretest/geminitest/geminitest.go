@@ -1,4 +1,5 @@
-package geminiclient
+// Package geminitest simulates Gemini's side of generateContent, for the tests of the wire and of whole runs.
+package geminitest
 
 import (
 	"encoding/base64"
@@ -14,10 +15,11 @@ import (
 	"agentd/internal/wire/wiretest"
 )
 
-// generate simulates Gemini's side of its API.
-type generate struct{}
+// Generate simulates Gemini's side of its API.
+type Generate struct{}
 
-func (generate) Target(url string) model.Target {
+// Target implements wiretest.Protocol.
+func (Generate) Target(url string) model.Target {
 	return model.Target{Provider: "gemini", Model: "gemini-3-pro", BaseURL: url, APIKey: secret.New("goog-secret"), Wire: model.WireGemini}
 }
 
@@ -83,8 +85,44 @@ type sent struct {
 	} `json:"generationConfig"`
 }
 
+// CountOf implements wiretest.Counting.
+func (Generate) CountOf(r *http.Request, body []byte) (of []byte, wrong string) {
+	if r.Method != "POST" || !strings.HasSuffix(r.URL.Path, ":countTokens") {
+		return nil, ""
+	}
+	var c struct {
+		Request struct {
+			Model string `json:"model"`
+			sent
+		} `json:"generateContentRequest"`
+	}
+	var whole struct {
+		Request jsontext.Value `json:"generateContentRequest"`
+	}
+	if err := json.Unmarshal(body, &c, json.RejectUnknownMembers(true)); err != nil {
+		return nil, "Invalid JSON payload received. " + err.Error()
+	}
+	if err := json.Unmarshal(body, &whole); err != nil {
+		return nil, err.Error()
+	}
+	switch {
+	case r.Header.Get("X-Goog-Api-Key") != "goog-secret":
+		return nil, "API key not valid"
+	case "/v1beta/"+c.Request.Model+":countTokens" != r.URL.Path:
+		return nil, "the model in the body is another than in the path"
+	case len(c.Request.Contents) == 0:
+		return nil, "contents is not specified"
+	}
+	return whole.Request, c.Request.checkTurns()
+}
+
+// Counted implements wiretest.Counting.
+func (Generate) Counted(tokens int) []byte {
+	return fmt.Appendf(nil, `{"totalTokens":%d,"promptTokensDetails":[{"modality":"TEXT","tokenCount":%d}]}`, tokens, tokens)
+}
+
 // Check implements wiretest.Protocol with the API's own rules.
-func (generate) Check(r *http.Request, body []byte) string {
+func (Generate) Check(r *http.Request, body []byte) string {
 	switch {
 	case r.Method != "POST" || !strings.HasPrefix(r.URL.Path, "/v1beta/models/gemini-"):
 		return "no such path: " + r.Method + " " + r.URL.Path
@@ -140,7 +178,7 @@ func (s *sent) checkTurns() string {
 }
 
 // Asked implements wiretest.Protocol.
-func (generate) Asked(body []byte) (a wiretest.Asked) {
+func (Generate) Asked(body []byte) (a wiretest.Asked) {
 	var s sent
 	_ = json.Unmarshal(body, &s) // it was checked
 	if s.System != nil {
@@ -181,7 +219,7 @@ func (generate) Asked(body []byte) (a wiretest.Asked) {
 }
 
 // Streams implements wiretest.Protocol.
-func (generate) Streams(r *http.Request, _ []byte) bool {
+func (Generate) Streams(r *http.Request, _ []byte) bool {
 	return strings.Contains(r.URL.Path, ":streamGenerateContent")
 }
 
@@ -255,14 +293,14 @@ func allParts(a wiretest.Answer, cut bool) (all []object) {
 }
 
 // Whole implements wiretest.Protocol.
-func (generate) Whole(a wiretest.Answer) []byte {
+func (Generate) Whole(a wiretest.Answer) []byte {
 	return wiretest.Encode(chunkOf(a, allParts(a, false), finishOf(a)))
 }
 
 func frame(v any) []byte { return fmt.Appendf(nil, "data: %s\r\n\r\n", wiretest.Encode(v)) }
 
 // Stream implements wiretest.Protocol.
-func (generate) Stream(a wiretest.Answer) (out [][]byte) {
+func (Generate) Stream(a wiretest.Answer) (out [][]byte) {
 	for _, p := range allParts(a, true) {
 		out = append(out, frame(chunkOf(a, []object{p}, "")))
 	}
@@ -270,7 +308,7 @@ func (generate) Stream(a wiretest.Answer) (out [][]byte) {
 }
 
 // Failure implements wiretest.Protocol.
-func (generate) Failure(status int, message string) []byte {
+func (Generate) Failure(status int, message string) []byte {
 	kind := map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}[status]
 	if status == 200 {
 		status = 500
@@ -279,6 +317,6 @@ func (generate) Failure(status int, message string) []byte {
 }
 
 // StreamFailure implements wiretest.Protocol.
-func (g generate) StreamFailure(message string) []byte {
+func (g Generate) StreamFailure(message string) []byte {
 	return fmt.Appendf(nil, "data: %s\r\n\r\n", g.Failure(503, message))
 }

@@ -1,0 +1,4 @@
+package agentkey
+
+// Pairs is the kind of the stored pairs.
+var Pairs = pairs

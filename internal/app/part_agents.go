@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"agentd/internal/accounts/usage"
 	"agentd/internal/agents/agent"
 	"agentd/internal/agents/agentkey"
 	"agentd/internal/agents/capability"
@@ -45,6 +46,7 @@ type agents struct {
 	servers    *mcp.Service
 	keys       *agentkey.Keys
 	manifests  *capability.Capabilities
+	analytics  *usage.Analytics
 }
 
 func newAgents(
@@ -78,6 +80,9 @@ func newAgents(
 	a.keys = agentkey.New(p.kernel, agentkey.Options{AgentTx: a.lockTx})
 	a.manifests = capability.New(p.kernel, capability.Options{Agents: a.agents, KnowledgeBaseTx: content.knowledge.CheckTx})
 	a.source = run.AgentSource{Agents: a.agents}
+	a.analytics = usage.NewAnalytics(usage.AnalyticsDeps{
+		Store: accounts.usageStore, Clock: p.clock, EachAgent: a.eachInfo, Agent: a.info,
+	})
 	a.proxy = &modelproxy.Proxy{
 		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: models.catalogue.Fallback,
 		CheckAgent: agentCheck{a.agents}.Check,
@@ -89,6 +94,21 @@ func newAgents(
 // authorization.
 func (a *agents) connect(runs *run.Service) { a.servers.Connect(agentCheck{a.agents}, runs) }
 
+// info returns what analytics show of an agent. Errors: fault.NotFound.
+func (a *agents) info(ctx context.Context, tenant, id string) (usage.AgentInfo, error) {
+	g, err := a.agents.Get(ctx, tenant, id)
+	return infoOf(&g), err
+}
+
+// eachInfo visits every agent of a tenant.
+func (a *agents) eachInfo(ctx context.Context, tenant string, visit func(usage.AgentInfo)) error {
+	return agentDirectory{a.agents}.each(ctx, tenant, func(g *agent.Agent) { visit(infoOf(g)) })
+}
+
+func infoOf(g *agent.Agent) usage.AgentInfo {
+	return usage.AgentInfo{ID: g.ID, Name: g.Name, Mode: g.ExecutionMode, Status: g.Status}
+}
+
 // lockTx locks an agent. Errors: fault.NotFound.
 func (a *agents) lockTx(tx txn.Tx, tenant, id string) error {
 	_, err := a.agents.Store().GetTx(tx, tenant, id)
@@ -99,7 +119,7 @@ func (a *agents) part() part {
 	return part{
 		name: "agents",
 		routes: slices.Concat(a.agents.Routes(), a.guardrails.Routes(), a.servers.Routes(), a.keys.Routes(), a.manifests.Routes(),
-			(&modelcheck.Service{Models: a.proxy}).Routes()),
+			(&modelcheck.Service{Models: a.proxy}).Routes(), a.analytics.Routes()),
 		subscribers: []subscriber{
 			onAgentDeleted("take-deleted-agents-from-mcp-servers", func(ctx context.Context, c agentChange) error {
 				return a.servers.AgentDeleted(ctx, c.TenantID, c.ID)

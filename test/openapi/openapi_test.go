@@ -113,7 +113,7 @@ func routes(t *testing.T) []route.Route {
 	return slices.Concat(
 		(&audit.Log{}).Routes(), people.Routes(), identity.NewPeople(people, identity.PeopleDeps{}).Routes(),
 		tenantadmin.New(tenantadmin.Config{Clock: clock.System{}, Tenants: people.Tenants, Usage: noUsage}).Routes(),
-		usage.New(usage.Deps{Plans: plans, Clock: clock.System{}}).Routes(),
+		usage.New(usage.Deps{Plans: plans, Clock: clock.System{}}).Routes(), usage.NewAnalytics(usage.AnalyticsDeps{Clock: clock.System{}}).Routes(),
 		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
 		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(), modeladmin.New(modeladmin.Deps{}).Routes(),
 		(&modelcheck.Service{}).Routes(),

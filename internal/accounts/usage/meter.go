@@ -96,7 +96,7 @@ func (s *meter) Count(tenant string, uses ...quota.Use) txn.Op {
 		}
 		now := s.clock.Now()
 		month, day := monthOf(now), dayOf(now)
-		if !v.bounded() {
+		if !v.bounded() || unlimited(uses) {
 			tx.AfterCommit(s.appended)
 			return s.store.AppendTx(tx, tenant, day, uses)
 		}
@@ -115,6 +115,15 @@ func (s *meter) Count(tenant string, uses ...quota.Use) txn.Op {
 		tx.AfterCommit(func() { st.update(month, day, m, d, v.inWeek, now) })
 		return s.recordEvents(tx, tenant, st, &v, now)
 	}
+}
+
+// unlimited reports whether uses have nothing that plans and budgets limit: only how
+// runs ended. They need no lock of the counters, which others might wait for while the
+// transaction goes on to end other runs.
+func unlimited(uses []quota.Use) bool {
+	return !slices.ContainsFunc(uses, func(u quota.Use) bool {
+		return u.Runs+u.ModelCalls+u.InputTokens+u.OutputTokens+u.ToolCalls+u.CostNano != 0
+	})
 }
 
 // merge sorts uses, and sums those of the same agent, model, source and key.
@@ -145,6 +154,11 @@ func Sum(a, b quota.Use) quota.Use {
 	a.CachedTokens += b.CachedTokens
 	a.CacheWriteTokens += b.CacheWriteTokens
 	a.ToolCalls += b.ToolCalls
+	a.ToolErrors += b.ToolErrors
+	a.Completed += b.Completed
+	a.Failures += b.Failures
+	a.Cancelled += b.Cancelled
+	a.DurationMS += b.DurationMS
 	a.CostNano += b.CostNano
 	return a
 }

@@ -83,6 +83,20 @@ type Store interface {
 	// GetSpent returns the cost of some days in billionths of a dollar.
 	GetSpent(ctx context.Context, tx txn.Tx, tenant, from, to string) (int64, error)
 	ListRows(ctx context.Context, tenant string, q Query) ([]Row, error)
+	// ListParts returns what agents used, not what was used outside of them.
+	ListParts(ctx context.Context, tenant string, q PartQuery) ([]PartRow, error)
+	// ListDurations returns how long runs took that ended, by agent or all together, on
+	// each day; the keys of the query are not looked at. Those that ended in the last
+	// seconds may be missing.
+	ListDurations(ctx context.Context, tenant string, q PartQuery) ([]DurationRow, error)
+
+	// ListPlatformUses returns the agents of all tenants with the most runs. Like the
+	// next two it is for the operator, and may miss the last seconds.
+	ListPlatformUses(ctx context.Context, from, to string, limit int) ([]PlatformRow, error)
+	// GetPlatformUse returns what all agents used.
+	GetPlatformUse(ctx context.Context, from, to string) (quota.Use, error)
+	GetPlatformTotals(ctx context.Context) (PlatformTotals, error)
+
 	// GetStoredBytes returns the size of the tenant's files.
 	GetStoredBytes(ctx context.Context, tenant string) (int64, error)
 

@@ -163,7 +163,11 @@ func (t *turn) record(o outcome) {
 		t.e.Observer.ToolDone(o.in.Name, o.out.IsError, o.took)
 	}
 	t.j.rec.Metrics.ToolCallsCount++
-	t.j.next.uses = append(t.j.next.uses, quota.Use{ToolCalls: 1})
+	use := quota.Use{ToolCalls: 1}
+	if o.out.IsError {
+		use.ToolErrors = 1
+	}
+	t.j.next.uses = append(t.j.next.uses, use)
 	if o.save != nil {
 		t.j.next.ops = append(t.j.next.ops, o.save)
 	}

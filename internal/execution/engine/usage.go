@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -24,6 +25,9 @@ func (j *journal) checkQuota(ctx context.Context) error {
 // quota.Meter.
 func (j *journal) withUsage(ops []txn.Op) []txn.Op {
 	uses := j.next.uses
+	if j.rec.Status.Final() && !j.committed.Final() {
+		uses = withEnd(slices.Clone(uses), j.rec)
+	}
 	if j.e.Meter == nil || len(uses) == 0 {
 		return ops
 	}
@@ -32,6 +36,19 @@ func (j *journal) withUsage(ops []txn.Op) []txn.Op {
 		uses[i].AgentID, uses[i].Source, uses[i].KeyID = j.rec.AgentID, source, j.rec.Options.KeyID
 	}
 	return append(ops, j.e.Meter.Count(j.rec.TenantID, uses...))
+}
+
+// withEnd adds that a run ended: to its last use of a model, so that it needs no row of
+// its own, and how runs end is known by model.
+func withEnd(uses []quota.Use, r *run.Record) []quota.Use {
+	end := r.EndUse()
+	for i := range slices.Backward(uses) {
+		if u := &uses[i]; u.Model != "" {
+			u.Completed, u.Failures, u.Cancelled, u.DurationMS = end.Completed, end.Failures, end.Cancelled, end.DurationMS
+			return uses
+		}
+	}
+	return append(uses, end)
 }
 
 // countModelCall adds a model call to the run's metrics and returns those of

@@ -179,6 +179,9 @@ func (c *mutation) store() error {
 			return err
 		}
 	}
+	if c.r.Status.Final() && !c.was.Final() {
+		c.uses = append(c.uses, c.r.EndUse())
+	}
 	if c.s.Meter == nil || len(c.uses) == 0 {
 		return nil
 	}

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"agentd/internal/kernel/quota"
+
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -15,6 +17,20 @@ const (
 // sources are the values of metadata.source that count. Callers may use the
 // member for other values of their own.
 var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor", "team", "a2a"}
+
+// EndUse returns what is counted of how a run ended.
+func (r *Record) EndUse() quota.Use {
+	u := quota.Use{DurationMS: int64(r.Metrics.DurationMS)}
+	switch r.Status {
+	case Completed:
+		u.Completed = 1
+	case Cancelled:
+		u.Cancelled = 1
+	default:
+		u.Failures = 1
+	}
+	return u
+}
 
 // Source returns how a run was started. What starts runs sets metadata.source;
 // other runs were created by the API, alone or in a session.

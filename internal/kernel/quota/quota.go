@@ -138,8 +138,17 @@ type Use struct {
 	CachedTokens     int64 // part of InputTokens, as the next
 	CacheWriteTokens int64
 	ToolCalls        int64
+	ToolErrors       int64 // part of ToolCalls
 	CostNano         int64 // billionths of a US dollar, as far as prices are known
+
+	// Runs that ended, by how they did. Failures are those that neither completed nor
+	// were cancelled.
+	Completed, Failures, Cancelled int64
+	DurationMS                     int64 // how long the runs that ended were at work
 }
+
+// Ended returns how many runs ended.
+func (u *Use) Ended() int64 { return u.Completed + u.Failures + u.Cancelled }
 
 // Called returns the usage of a model call.
 func Called(target model.Target, u model.Usage) Use {

@@ -78,12 +78,13 @@ func intrude(t *testing.T, mine, theirs *contracttest.Company) {
 	}
 }
 
-// settledRowsOf is rowsOf once the company's ledger is sealed, which takes seconds.
+// settledRowsOf is rowsOf once the company's ledger is sealed and what it used is added to
+// its counters, which takes seconds.
 func settledRowsOf(t *testing.T, beside *apptest.Admin, tenant string) []string {
 	t.Helper()
-	apptest.Eventually(t, func() bool {
-		return len(beside.Query(`SELECT entry_id FROM ledger_unsealed WHERE tenant_id = ?`, tenant)) == 0
-	})
+	for _, query := range []string{`SELECT entry_id FROM ledger_unsealed WHERE tenant_id = ?`, `SELECT day FROM usage_entries WHERE tenant_id = ?`} {
+		apptest.Eventually(t, func() bool { return len(beside.Query(query, tenant)) == 0 })
+	}
 	return rowsOf(beside, tenant)
 }
 

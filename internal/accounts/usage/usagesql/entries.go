@@ -51,16 +51,15 @@ func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 		return 0, err
 	}
 	defer rows.Close()
-	sums := map[counterOf]quota.Use{}
+	sums, took := map[counterOf]quota.Use{}, durations{}
 	for rows.Next() {
 		var at counterOf
 		var u quota.Use
-		err := rows.Scan(&at.tenant, &at.period, &at.agent, &at.model, &at.source, &at.key,
-			&u.Runs, &u.ModelCalls, &u.InputTokens, &u.OutputTokens, &u.ThinkingTokens, &u.ToolCalls, &u.CostNano,
-			&u.CachedTokens, &u.CacheWriteTokens)
-		if err != nil {
+		into := append([]any{&at.tenant, &at.period, &at.agent, &at.model, &at.source, &at.key}, scanned(&u)...)
+		if err := rows.Scan(into...); err != nil {
 			return 0, err
 		}
+		took.add(durationOf{at.tenant, at.period, at.agent, 0}, &u)
 		day, month := counterOf{tenant: at.tenant, period: at.period}, counterOf{tenant: at.tenant, period: at.period[:len("2026-09")]}
 		for _, c := range []counterOf{month, day, at} {
 			sums[c] = usage.Sum(sums[c], u)
@@ -81,5 +80,5 @@ func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 			return 0, err
 		}
 	}
-	return n, nil
+	return n, took.store(t)
 }

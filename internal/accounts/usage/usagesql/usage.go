@@ -33,7 +33,7 @@ const (
 
 	counterKey = `tenant_id, period, agent_id, model, source, key_id`
 	counters   = `runs, model_calls, input_tokens, output_tokens, thinking_tokens, tool_calls, cost_nano,
-		cached_tokens, cache_write_tokens`
+		cached_tokens, cache_write_tokens, tool_errors, completed, failures, cancelled, duration_ms`
 	totals = `period, runs, input_tokens + output_tokens, tool_calls, cost_nano`
 	// A month sorts before its days, and its name is shorter than that of a day.
 	spent = `SELECT CAST(COALESCE(SUM(cost_nano), 0) AS BIGINT) FROM (
@@ -133,6 +133,13 @@ func (s *Store) IncrementTx(tx txn.Tx, tenant, month, day string, uses []quota.U
 	if err != nil {
 		return m, d, err
 	}
+	took := durations{}
+	for i := range uses {
+		took.add(durationOf{tenant, day, uses[i].AgentID, 0}, &uses[i])
+	}
+	if err := took.store(t); err != nil {
+		return m, d, err
+	}
 	// Entries from when the tenant had no limits. They cannot move to the counters
 	// now, which are locked.
 	err = scanTotals(t.Query, entryTotals, []any{tenant}, func(_, of string, n usage.Totals) {
@@ -168,7 +175,15 @@ func useArgs(tenant, period string, u quota.Use) []any {
 	return []any{
 		tenant, period, u.AgentID, u.Model, u.Source, u.KeyID,
 		u.Runs, u.ModelCalls, u.InputTokens, u.OutputTokens, u.ThinkingTokens, u.ToolCalls, u.CostNano,
-		u.CachedTokens, u.CacheWriteTokens,
+		u.CachedTokens, u.CacheWriteTokens, u.ToolErrors, u.Completed, u.Failures, u.Cancelled, u.DurationMS,
+	}
+}
+
+// scanned returns where the counters of a row are read to.
+func scanned(u *quota.Use) []any {
+	return []any{
+		&u.Runs, &u.ModelCalls, &u.InputTokens, &u.OutputTokens, &u.ThinkingTokens, &u.ToolCalls, &u.CostNano,
+		&u.CachedTokens, &u.CacheWriteTokens, &u.ToolErrors, &u.Completed, &u.Failures, &u.Cancelled, &u.DurationMS,
 	}
 }
 
@@ -234,10 +249,7 @@ func (s *Store) ListRows(ctx context.Context, tenant string, q usage.Query) ([]u
 	var all []usage.Row
 	for rows.Next() {
 		var r usage.Row
-		err := rows.Scan(&r.Day, &r.Model, &r.Source, &r.KeyID,
-			&r.Runs, &r.ModelCalls, &r.InputTokens, &r.OutputTokens, &r.ThinkingTokens, &r.ToolCalls, &r.CostNano,
-			&r.CachedTokens, &r.CacheWriteTokens)
-		if err != nil {
+		if err := rows.Scan(append([]any{&r.Day, &r.Model, &r.Source, &r.KeyID}, scanned(&r.Use)...)...); err != nil {
 			return nil, err
 		}
 		all = append(all, r)

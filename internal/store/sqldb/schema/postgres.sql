@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -843,7 +843,20 @@ CREATE TABLE usage_counters (
     tool_calls bigint NOT NULL,
     cost_nano bigint NOT NULL,
     cached_tokens bigint DEFAULT 0 NOT NULL,
-    cache_write_tokens bigint DEFAULT 0 NOT NULL
+    cache_write_tokens bigint DEFAULT 0 NOT NULL,
+    tool_errors bigint DEFAULT 0 NOT NULL,
+    completed bigint DEFAULT 0 NOT NULL,
+    failures bigint DEFAULT 0 NOT NULL,
+    cancelled bigint DEFAULT 0 NOT NULL,
+    duration_ms bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE usage_durations (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    day text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    bucket bigint NOT NULL,
+    runs bigint NOT NULL
 );
 
 CREATE TABLE usage_entries (
@@ -862,7 +875,12 @@ CREATE TABLE usage_entries (
     tool_calls bigint NOT NULL,
     cost_nano bigint NOT NULL,
     cached_tokens bigint NOT NULL,
-    cache_write_tokens bigint NOT NULL
+    cache_write_tokens bigint NOT NULL,
+    tool_errors bigint DEFAULT 0 NOT NULL,
+    completed bigint DEFAULT 0 NOT NULL,
+    failures bigint DEFAULT 0 NOT NULL,
+    cancelled bigint DEFAULT 0 NOT NULL,
+    duration_ms bigint DEFAULT 0 NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='10000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='100000');
 
@@ -1209,6 +1227,9 @@ ALTER TABLE ONLY usage_budgets
 
 ALTER TABLE ONLY usage_counters
     ADD CONSTRAINT usage_counters_by_key_pkey PRIMARY KEY (tenant_id, period, agent_id, model, source, key_id);
+
+ALTER TABLE ONLY usage_durations
+    ADD CONSTRAINT usage_durations_pkey PRIMARY KEY (tenant_id, day, agent_id, bucket);
 
 ALTER TABLE ONLY usage_entries
     ADD CONSTRAINT usage_entries_pkey PRIMARY KEY (tenant_id, entry_id);

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -575,7 +575,7 @@ CREATE TABLE "usage_counters" (
     output_tokens   BIGINT NOT NULL,
     thinking_tokens BIGINT NOT NULL,
     tool_calls      BIGINT NOT NULL,
-    cost_nano       BIGINT NOT NULL, cached_tokens BIGINT NOT NULL DEFAULT 0, cache_write_tokens BIGINT NOT NULL DEFAULT 0, -- billionths of a US dollar
+    cost_nano       BIGINT NOT NULL, cached_tokens BIGINT NOT NULL DEFAULT 0, cache_write_tokens BIGINT NOT NULL DEFAULT 0, tool_errors BIGINT NOT NULL DEFAULT 0, completed BIGINT NOT NULL DEFAULT 0, failures BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0, duration_ms BIGINT NOT NULL DEFAULT 0, -- billionths of a US dollar
     PRIMARY KEY (tenant_id, period, agent_id, model, source, key_id)
 ) WITHOUT ROWID;
 
@@ -834,7 +834,7 @@ CREATE TABLE usage_entries (
     tool_calls         BIGINT NOT NULL,
     cost_nano          BIGINT NOT NULL, -- billionths of a US dollar
     cached_tokens      BIGINT NOT NULL,
-    cache_write_tokens BIGINT NOT NULL,
+    cache_write_tokens BIGINT NOT NULL, tool_errors BIGINT NOT NULL DEFAULT 0, completed BIGINT NOT NULL DEFAULT 0, failures BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0, duration_ms BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, entry_id)
 ) WITHOUT ROWID;
 
@@ -969,6 +969,15 @@ CREATE TABLE a2a_published (
     agent_id  TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL
 );
+
+CREATE TABLE usage_durations (
+    tenant_id TEXT   NOT NULL,
+    day       TEXT   NOT NULL, -- 2026-09-10, UTC
+    agent_id  TEXT   NOT NULL,
+    bucket    BIGINT NOT NULL, -- see usage.BucketOf
+    runs      BIGINT NOT NULL, -- that ended on that day and took so long
+    PRIMARY KEY (tenant_id, day, agent_id, bucket)
+) WITHOUT ROWID;
 
 CREATE INDEX work_due ON work (kind, due_at);
 

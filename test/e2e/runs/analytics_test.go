@@ -1,0 +1,112 @@
+package runs
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"agentd/internal/app/apptest"
+)
+
+// What agents did is shown by how their runs ended, also of agents that are gone, to the
+// company and to the operator.
+func TestAnalytics(t *testing.T) {
+	t.Parallel()
+	apptest.EachEngineRefusing(t, func(t *testing.T, n *apptest.Server) {
+		agent := func(body object) string {
+			return n.Expect(http.StatusCreated, "POST", "/api/v1/agents", body)["agent_id"].(string)
+		}
+		echo, broken := agent(object{"name": "Echo", "model": object{"provider": "custom", "model_ref": "builtin/echo"}}), agent(object{"name": "Broken"})
+		idle := agent(object{"name": "Idle", "model": object{"provider": "custom", "model_ref": "builtin/echo"}})
+		for _, id := range []string{echo, echo, broken} {
+			made := n.Expect(http.StatusAccepted, "POST", "/api/v1/runs", object{"agent_id": id, "input": object{"message": "Hello."}})
+			n.Expect(http.StatusOK, "GET", "/api/v1/runs/"+made["run_id"].(string)+"/wait", nil)
+		}
+		get := func(path string) object { return n.Expect(http.StatusOK, "GET", "/api/v1"+path, nil) }
+		for id, want := range map[string]string{echo: "2 2 0 0", broken: "1 0 1 0", idle: "0 0 0 0"} {
+			got := get("/agents/" + id + "/activity-stats")
+			if text := fmt.Sprint(got["totalRuns"], got["completedRuns"], got["failedRuns"], got["cancelledRuns"]); text != want {
+				t.Errorf("runs, completed, failed, cancelled: %s, want %s", text, want)
+			}
+			if (got["averageMs"] == nil) != (id == idle) {
+				t.Errorf("averageMs: %v", got["averageMs"])
+			}
+		}
+		n.Expect(http.StatusOK, "DELETE", "/api/v1/agents/"+broken, nil)
+		sum := get("/analytics/agents?days=2")
+		if text := fmt.Sprint(sum["total"], sum["runs_total"], sum["by_execution_mode"], sum["range"].(object)["days"]); text != "2 3 map[bridge:0 cloud:2] 2" {
+			t.Errorf("agents, runs, modes, days: %s", text)
+		}
+		first, gone := sum["agents"].([]any)[0].(object), sum["deleted_agents"].(object)
+		if first["agent_id"] != echo || fmt.Sprint(first["runs"], first["completed"], first["failures"]) != "2 2 0" || len(sum["top_by_runs"].([]any)) != 1 {
+			t.Errorf("the first agent: %v", first)
+		}
+		if gone["count"] != 1.0 || gone["runs"] != 1.0 {
+			t.Errorf("deleted agents: %v", gone)
+		}
+		seriesAreByDay(t, n, echo)
+		platformIsCounted(t, n, echo)
+	})
+}
+
+func seriesAreByDay(t *testing.T, n *apptest.Server, echo string) {
+	t.Helper()
+	const path = "/api/v1/analytics/timeseries"
+	got := n.Expect(http.StatusOK, "GET", path+"?metrics=runs,completed,failures&days=3", nil)
+	one := got["series"].([]any)[0].(object)
+	values := fmt.Sprint(one["values"].(object)["runs"], one["values"].(object)["failures"])
+	if values != "[0 0 3] [0 0 1]" || one["totals"].(object)["completed"] != 2.0 || len(got["dates"].([]any)) != 3 {
+		t.Errorf("%v", got)
+	}
+	for ended := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // durations are added later
+		got := n.Expect(http.StatusOK, "GET", path+"?metrics=runs,p50&group_by=agent&top=1&days=1", nil)
+		one := got["series"].([]any)[0].(object)
+		if one["key"] != echo || one["name"] != "Echo" || got["groups_total"] != 2.0 {
+			t.Fatalf("%v", got)
+		}
+		if one["totals"].(object)["p50"] != nil {
+			break
+		}
+		if time.Now().After(ended) {
+			t.Fatalf("there is no median: %v", got)
+		}
+	}
+	models := n.Expect(http.StatusOK, "GET", path+"?metrics=model_calls&group_by=model&agent_id="+echo, nil)["series"].([]any)
+	if len(models) == 0 || models[0].(object)["totals"].(object)["model_calls"] != 2.0 {
+		t.Errorf("%v", models)
+	}
+	for query, field := range map[string]string{
+		"metrics=speed": "metrics", "metrics=,": "metrics", "metrics=p50&group_by=model": "group_by",
+		"from=2026-13-01": "from", "from=2026-09-02&to=2026-09-01": "from",
+		"from=2020-01-01&to=2026-09-01": "from", "from=2026-09-01&to=x": "to",
+	} {
+		refused := n.Expect(http.StatusUnprocessableEntity, "GET", path+"?"+query, nil)
+		if fields := refused["errors"].([]any); fields[0].(object)["field"] != field {
+			t.Errorf("%s: %v, want a field %s", query, fields, field)
+		}
+	}
+	if none := n.Expect(http.StatusOK, "GET", path+"?group_by=agent&agent_id=unknown", nil)["series"].([]any); len(none) != 0 {
+		t.Errorf("of an unknown agent: %v", none)
+	}
+}
+
+func platformIsCounted(t *testing.T, n *apptest.Server, echo string) {
+	t.Helper()
+	for ended := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // what was used is added later
+		stats := n.Expect(http.StatusOK, "GET", "/api/v1/admin/stats", nil)
+		if stats["total_runs"] == 3.0 && stats["total_agents"] == 2.0 && stats["total_tenants"] == 1.0 {
+			break
+		}
+		if time.Now().After(ended) {
+			t.Fatalf("%v", stats)
+		}
+	}
+	all := n.Expect(http.StatusOK, "GET", "/api/v1/admin/analytics/agents?days=1", nil)
+	if agents := all["agents"].([]any); len(agents) != 1 || agents[0].(object)["agent_id"] != echo || agents[0].(object)["runs"] != 2.0 {
+		t.Errorf("%v", agents)
+	}
+	if text := fmt.Sprint(all["runs_total"], all["total"], all["deleted_agents"].(object)["runs"]); text != "3 2 1" {
+		t.Errorf("runs, agents, runs of deleted agents: %s", text)
+	}
+}

@@ -530,7 +530,7 @@ func TestJudgingIsCheap(t *testing.T) { // not parallel: it counts allocations
 	others := func(i int) string { return fmt.Sprint("tool:other", i) }
 	few := rules(2, own)
 	base, many := allocations(few), allocations(append(rules(1500, others), few...))
-	if many > base+20 { // pools are emptied now and then
+	if many > base+1 { // pools are emptied now and then, and what is counted is rounded
 		t.Errorf("%v allocations beside 1,500 rules about other acts, and %v without", many, base)
 	}
 	if all := allocations(rules(200, own)); all > base+6*200 {

@@ -3,6 +3,7 @@ package usage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -326,7 +327,7 @@ func (s *Analytics) activity(ctx context.Context, who authz.Caller, in *activity
 
 // between returns a window of days, both included. Errors: fault.Invalid, which names
 // the fields from and to.
-func between(from, to string, now time.Time, longest int) (w window, err error) {
+func between(from, to string, now time.Time) (w window, err error) {
 	w = lastDays(now, 1)
 	var invalid []fault.Field
 	parse := func(name, text string, at *time.Time) {
@@ -344,8 +345,8 @@ func between(from, to string, now time.Time, longest int) (w window, err error) 
 	case invalid != nil:
 	case w.from.After(w.to):
 		invalid = []fault.Field{{Field: "from", Message: "must not be after to"}, {Field: "to", Message: "must not be before from"}}
-	case w.days() > longest:
-		invalid = []fault.Field{{Field: "from", Message: "is too early: a series has at most 366 days"}}
+	case w.days() > maxSeriesDays:
+		invalid = []fault.Field{{Field: "from", Message: fmt.Sprintf("is too early: a series has at most %d days", maxSeriesDays)}}
 	}
 	if invalid != nil {
 		return w, fault.BadFields(invalid...)

@@ -14,10 +14,7 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-const (
-	maxSeriesDays = 366
-	maxSeries     = 50 // keys of a series
-)
+const maxSeriesDays = 366
 
 // counted are the metrics that are sums of uses.
 var counted = map[string]func(*quota.Use) float64{
@@ -42,7 +39,7 @@ type analyticsSeriesIn struct {
 	Metrics string `query:"metrics" default:"runs,failures" doc:"Comma-separated: runs, completed, failures, cancelled, tokens, input_tokens, output_tokens, cached_tokens, cost (US dollars), model_calls, tool_calls, tool_errors, and p50, p95, p99 (milliseconds at work of the runs that ended)."`
 	GroupBy string `query:"group_by" enum:"agent,model,source" doc:"A series for each. Percentiles are known by agent only."`
 	Days    int    `query:"days" minimum:"1" maximum:"366" default:"30" doc:"Number of days, including today; without from."`
-	From    string `query:"from" doc:"First day, YYYY-MM-DD, UTC."`
+	From    string `query:"from" doc:"First day, YYYY-MM-DD, UTC. Default: with to, its day."`
 	To      string `query:"to" doc:"Last day. Default: today."`
 	AgentID string `query:"agent_id" doc:"Only this agent's."`
 	Top     int    `query:"top" minimum:"1" maximum:"50" default:"10" doc:"With group_by: how many series, those with the most of the first metric; for percentiles, with the most runs."`
@@ -103,7 +100,7 @@ func (s *Analytics) timeseries(ctx context.Context, who authz.Caller, in *analyt
 	}
 	w := lastDays(s.d.Clock.Now(), in.Days)
 	if in.From != "" || in.To != "" {
-		if w, err = between(cmp.Or(in.From, in.To), in.To, s.d.Clock.Now(), maxSeriesDays); err != nil {
+		if w, err = between(cmp.Or(in.From, in.To), in.To, s.d.Clock.Now()); err != nil {
 			return out, err
 		}
 	}
@@ -118,32 +115,28 @@ func (s *Analytics) timeseries(ctx context.Context, who authz.Caller, in *analyt
 	if err != nil {
 		return out, err
 	}
-	out.Groups = len(totals)
-	totals = largest(totals, names[0], in.Top)
 	if len(totals) == 0 {
 		if by != PartNone {
 			return out, nil
 		}
 		totals = []PartRow{{}}
 	}
+	out.Groups = len(totals)
+	totals = largest(totals, names[0], in.Top)
 	all := map[string]*seriesOf{}
 	for i := range totals {
 		key := totals[i].Key
-		one := seriesOf{Key: key, Values: map[string][]*float64{}, Totals: map[string]*float64{}}
-		for _, name := range names {
-			one.Values[name] = make([]*float64, len(out.Dates))
+		one := newSeries(key, names, len(out.Dates))
+		one.setSums(names, total, &totals[i].Use)
+		if by != PartNone {
+			q.Keys = append(q.Keys, key)
 		}
-		one.set(names, -1, &totals[i].Use, nil)
-		one.zeros(names)
 		if by == PartAgent {
-			if a, err := s.d.Agent(ctx, who.TenantID, key); err == nil {
-				one.Name = a.Name
-			} else if !fault.Is(err, fault.NotFound) {
+			a, err := s.d.Agent(ctx, who.TenantID, key)
+			if err != nil && !fault.Is(err, fault.NotFound) {
 				return out, err
 			}
-			q.Keys = append(q.Keys, key)
-		} else if by != PartNone {
-			q.Keys = append(q.Keys, key)
+			one.Name = a.Name
 		}
 		out.Series = append(out.Series, one)
 	}
@@ -164,7 +157,7 @@ func (s *Analytics) fill(
 	}
 	for i := range rows {
 		if one, day := all[rows[i].Key], place[rows[i].Day]; one != nil {
-			one.set(names, day, &rows[i].Use, nil)
+			one.setSums(names, day, &rows[i].Use)
 		}
 	}
 	if !percentiles {
@@ -176,11 +169,11 @@ func (s *Analytics) fill(
 	}
 	type cell struct {
 		key string
-		day int // -1: all
+		day int // or total
 	}
 	counts := map[cell]Histogram{}
 	for _, d := range durations {
-		for _, at := range []cell{{d.Key, place[d.Day]}, {d.Key, -1}} {
+		for _, at := range []cell{{d.Key, place[d.Day]}, {d.Key, total}} {
 			if counts[at] == nil {
 				counts[at] = Histogram{}
 			}
@@ -189,42 +182,54 @@ func (s *Analytics) fill(
 	}
 	for at, h := range counts {
 		if one := all[at.key]; one != nil {
-			one.set(names, at.day, nil, h)
+			one.setPercentiles(names, at.day, h)
 		}
 	}
 	return nil
 }
 
-// set sets the metrics of a day, or of the whole time for day -1: the sums of a use,
-// or the percentiles of a histogram.
-func (one *seriesOf) set(names []string, day int, u *quota.Use, h Histogram) {
+// newSeries returns a series in which the sums of all days are 0 and percentiles unknown.
+func newSeries(key string, names []string, days int) seriesOf {
+	one := seriesOf{Key: key, Values: map[string][]*float64{}, Totals: map[string]*float64{}}
 	for _, name := range names {
-		var value *float64
-		if share, ok := shares[name]; ok == (u != nil) {
+		one.Values[name], one.Totals[name] = make([]*float64, days), nil
+		if counted[name] == nil {
 			continue
-		} else if ok {
-			value = h.Percentile(share)
-		} else {
-			n := counted[name](u)
-			value = &n
 		}
-		if day < 0 {
-			one.Totals[name] = value
-		} else {
-			one.Values[name][day] = value
+		for day := range days {
+			one.Values[name][day] = new(float64)
+		}
+	}
+	return one
+}
+
+// total is the place of the whole time, where others are those of days.
+const total = -1
+
+// set sets a metric of a day, or of the whole time.
+func (one *seriesOf) set(name string, day int, value *float64) {
+	if day == total {
+		one.Totals[name] = value
+		return
+	}
+	one.Values[name][day] = value
+}
+
+// setSums sets the metrics that are sums.
+func (one *seriesOf) setSums(names []string, day int, u *quota.Use) {
+	for _, name := range names {
+		if value := counted[name]; value != nil {
+			n := value(u)
+			one.set(name, day, &n)
 		}
 	}
 }
 
-// zeros sets the sums of days without use.
-func (one *seriesOf) zeros(names []string) {
+// setPercentiles sets the metrics that are percentiles.
+func (one *seriesOf) setPercentiles(names []string, day int, h Histogram) {
 	for _, name := range names {
-		if _, share := shares[name]; share {
-			one.Totals[name] = nil
-			continue
-		}
-		for day := range one.Values[name] {
-			one.Values[name][day] = new(float64)
+		if share, ok := shares[name]; ok {
+			one.set(name, day, h.Percentile(share))
 		}
 	}
 }

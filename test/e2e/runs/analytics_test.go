@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"agentd/internal/app/apptest"
 )
@@ -59,19 +58,14 @@ func seriesAreByDay(t *testing.T, n *apptest.Server, echo string) {
 	if values != "[0 0 3] [0 0 1]" || one["totals"].(object)["completed"] != 2.0 || len(got["dates"].([]any)) != 3 {
 		t.Errorf("%v", got)
 	}
-	for ended := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // durations are added later
+	apptest.Eventually(t, func() bool { // durations are added later
 		got := n.Expect(http.StatusOK, "GET", path+"?metrics=runs,p50&group_by=agent&top=1&days=1", nil)
 		one := got["series"].([]any)[0].(object)
 		if one["key"] != echo || one["name"] != "Echo" || got["groups_total"] != 2.0 {
 			t.Fatalf("%v", got)
 		}
-		if one["totals"].(object)["p50"] != nil {
-			break
-		}
-		if time.Now().After(ended) {
-			t.Fatalf("there is no median: %v", got)
-		}
-	}
+		return one["totals"].(object)["p50"] != nil
+	})
 	models := n.Expect(http.StatusOK, "GET", path+"?metrics=model_calls&group_by=model&agent_id="+echo, nil)["series"].([]any)
 	if len(models) == 0 || models[0].(object)["totals"].(object)["model_calls"] != 2.0 {
 		t.Errorf("%v", models)
@@ -93,15 +87,10 @@ func seriesAreByDay(t *testing.T, n *apptest.Server, echo string) {
 
 func platformIsCounted(t *testing.T, n *apptest.Server, echo string) {
 	t.Helper()
-	for ended := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // what was used is added later
+	apptest.Eventually(t, func() bool { // what was used is added later
 		stats := n.Expect(http.StatusOK, "GET", "/api/v1/admin/stats", nil)
-		if stats["total_runs"] == 3.0 && stats["total_agents"] == 2.0 && stats["total_tenants"] == 1.0 {
-			break
-		}
-		if time.Now().After(ended) {
-			t.Fatalf("%v", stats)
-		}
-	}
+		return stats["total_runs"] == 3.0 && stats["total_agents"] == 2.0 && stats["total_tenants"] == 1.0
+	})
 	all := n.Expect(http.StatusOK, "GET", "/api/v1/admin/analytics/agents?days=1", nil)
 	if agents := all["agents"].([]any); len(agents) != 1 || agents[0].(object)["agent_id"] != echo || agents[0].(object)["runs"] != 2.0 {
 		t.Errorf("%v", agents)

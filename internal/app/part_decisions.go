@@ -82,9 +82,7 @@ func (d *decisions) part(p *platform, g *governance) part {
 		d.risks.Routes(),
 	)}
 	if g.off {
-		for i := range made.routes {
-			made.routes[i] = switchedOff(made.routes[i])
-		}
+		switchOff(made.routes)
 		return made
 	}
 	made.workers = []worker{p.worker(improvement.WorkKind, 4, d.better.Handle)}

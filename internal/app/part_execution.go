@@ -82,6 +82,7 @@ func newExecution(
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
 		Meter: accounts.usage, Artifacts: content.artifacts.Of, CostCap: permitted.costCap(), Names: runNames{agents.agents, accounts.identity},
+		Files: attachableFiles{content.files},
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,
@@ -129,16 +130,16 @@ func (x *execution) part(p *platform) part {
 	}
 }
 
-// attachableFiles implements session.Files.
+// attachableFiles implements run.Files.
 type attachableFiles struct{ files *file.Service }
 
-// Open implements session.Files.
-func (f attachableFiles) Open(ctx context.Context, tenant, id string) (session.Attachment, io.ReadCloser, error) {
+// Open implements run.Files.
+func (f attachableFiles) Open(ctx context.Context, tenant, id string) (run.Attachment, io.ReadCloser, error) {
 	got, opened, err := f.files.Open(ctx, tenant, id)
 	if err != nil {
-		return session.Attachment{}, nil, err
+		return run.Attachment{}, nil, err
 	}
-	return session.Attachment{FileID: id, Filename: got.Filename, MimeType: got.MimeType, SizeBytes: got.SizeBytes}, opened, nil
+	return run.Attachment{FileID: id, Filename: got.Filename, MimeType: got.MimeType, SizeBytes: got.SizeBytes}, opened, nil
 }
 
 // todoCron is session.CronFunc: todos recur by the rules of schedules.

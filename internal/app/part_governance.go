@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"crypto/ed25519"
 	"slices"
 	"time"
@@ -71,19 +70,17 @@ func (g *governance) connect(agents *agent.Agents, permitted *permissions, votes
 func (g *governance) part(p *platform) part {
 	made := part{name: "governance", routes: slices.Concat(g.ledger.Routes(), g.constitution.Routes())}
 	if g.off {
-		for i := range made.routes {
-			made.routes[i] = switchedOff(made.routes[i])
-		}
+		switchOff(made.routes)
 		return made
 	}
 	made.services = []service{background(g.ledger.Serve), p.onSignal(signalGovernance, g.constitution.Drop)}
 	return made
 }
 
-// switchedOff returns the route with an answer that says that governance is off.
-func switchedOff(r route.Route) route.Route {
-	r.Call = func(context.Context, authz.Caller, any) (any, error) {
-		return nil, fault.New(fault.Unsupported, "governance_not_enabled", "Governance is switched off on this service (AGENTD_GOVERNANCE=off).")
+// switchOff has routes answer that governance is off.
+func switchOff(routes []route.Route) {
+	for i := range routes {
+		routes[i].Off = fault.New(
+			fault.Unsupported, "governance_not_enabled", "Governance is switched off on this service (AGENTD_GOVERNANCE=off).")
 	}
-	return r
 }

@@ -65,9 +65,7 @@ func (s *permissions) spawns() policy.Spawns {
 func (s *permissions) part() part {
 	made := part{name: "permissions", routes: s.sets.Routes()}
 	if s.off {
-		for i := range made.routes {
-			made.routes[i] = switchedOff(made.routes[i])
-		}
+		switchOff(made.routes)
 		return made
 	}
 	made.subscribers = []subscriber{

@@ -121,6 +121,9 @@ type Route struct {
 	// Open itself is a refusal; an error after it just ends the stream. It holds
 	// no resources until the first frame is read: a HEAD request reads none.
 	Open func(ctx context.Context, who authz.Caller, in any) (iter.Seq2[Frame, error], error)
+	// Off, if set, refuses every request that may be sent, whatever its input is: what
+	// the route is of is switched off.
+	Off error
 }
 
 // Action lists a typed function as a route.

@@ -18,6 +18,11 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		queryToken: r.Out == contentType, https: s.https, repeatable: repeatable(r.Row),
 	}
 	in := s.compile(r.Row, r.In)
+	if r.Off != nil {
+		o.stream = false
+		o.serve = func(*exchange, *http.Request) error { return r.Off }
+		return o
+	}
 	if o.stream {
 		o.serve = func(x *exchange, req *http.Request) error { return s.serveStream(x, req, in, r.Open) }
 		return o

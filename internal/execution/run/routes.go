@@ -23,7 +23,7 @@ type createIn struct {
 	Body struct {
 		AgentID        string                            `json:"agent_id" format:"uuid" required:"true" doc:"The agent that runs."`
 		SessionID      *string                           `json:"session_id,omitzero" format:"uuid" nullable:"true" doc:"The session that the run continues. Default: a run of its own."`
-		Input          schema.Object                     `json:"input,omitzero" doc:"Has the message; further keys are kept with the run. If omitted, the message is empty."`
+		Input          schema.Object                     `json:"input,omitzero" doc:"Has the message, and in file_ids up to 20 uploaded files that the model reads with it; they are kept as attachments. Further keys are kept with the run. If omitted, the message is empty."`
 		Version        int64                             `json:"version,omitzero" minimum:"1" doc:"Version of the agent; if omitted, the newest."`
 		ResourceLimits Limits                            `json:"resource_limits,omitzero" doc:"Limits of this run. For each the smaller one of the run's and the agent's applies."`
 		Settings       schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers in this run; takes precedence over the agent's, member by member."`

@@ -188,6 +188,7 @@ type Input struct {
 	Instructions string           `json:"instructions,omitzero" doc:"The caller's instructions for this run, added to the agent's prompt."`
 	History      []model.Message  `json:"history,omitzero" maxItems:"10000" doc:"Earlier turns of the conversation, oldest first."`
 	Parts        []jsontext.Value `json:"parts,omitzero" maxItems:"1000" doc:"Content parts of a message that is more than text."`
+	FileIDs      []string         `json:"file_ids,omitzero" maxItems:"20" doc:"Files that the model reads with the message, until they become its attachments."`
 }
 
 // Output of a completed run.

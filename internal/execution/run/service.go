@@ -42,6 +42,7 @@ type Service struct {
 	// Names returns what agents, keys and members are called; nil: nothing has a name.
 	Names   Names
 	CostCap CostCap // nil: no agent has permissions
+	Files   Files   // that runs may be given; nil: there are none
 	// Artifacts returns the files that a run produced, oldest first; nil: none are
 	// stored.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
@@ -101,6 +102,12 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	if req.RunID == "" {
 		req.RunID = ident.New()
 	}
+	attached := false
+	if req.Parsed == nil {
+		if req.Input, attached, err = attachFiles(ctx, s.Files, who.TenantID, req.Input); err != nil {
+			return nil, err
+		}
+	}
 	r := &Record{
 		Run: Run{
 			RunID: req.RunID, TenantID: who.TenantID, AgentID: spec.ID, AgentVersion: spec.Version,
@@ -115,7 +122,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		return nil, err
 	}
 	r.Options.apply(model.MergeSettings(spec.Settings, req.Settings))
-	if r.hasFiles() {
+	if attached || r.hasFiles() {
 		r.Options.Sources = model.JoinSources(r.Options.Sources, []string{model.SourceFile})
 	}
 	r.Show()

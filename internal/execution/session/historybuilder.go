@@ -185,3 +185,14 @@ func (b *historyBuilder) lastReply() int {
 	}
 	return -1
 }
+
+// attachmentsOf returns the files of a run's message.
+func attachmentsOf(r *run.Record) []run.Attachment {
+	var in struct {
+		Attachments []run.Attachment `json:"attachments"`
+	}
+	if json.Unmarshal(r.Input, &in) != nil {
+		return nil // the caller chose the shape of the input
+	}
+	return in.Attachments
+}

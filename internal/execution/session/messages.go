@@ -21,12 +21,12 @@ import (
 
 // messageService sends messages and lists the history.
 type messageService struct {
-	reader      *reader
-	turns       *turnQueue
-	runs        Runs
-	log         event.Log
-	cursors     *page.Cursors
-	attachments attachmentReader
+	reader  *reader
+	turns   *turnQueue
+	runs    Runs
+	log     event.Log
+	cursors *page.Cursors
+	files   run.Files // nil: messages cannot have attachments
 
 	checkWorkspace func(ctx context.Context, tenant, id string) error
 }
@@ -100,11 +100,14 @@ func (m *messageService) runInput(ctx context.Context, tenant string, in *newMes
 		Message     string           `json:"message"`
 		Parts       []jsontext.Value `json:"parts,omitzero"`
 		Command     string           `json:"command,omitzero"`
-		Attachments []Attachment     `json:"attachments,omitzero"`
+		Attachments []run.Attachment `json:"attachments,omitzero"`
 	}{Message: in.Content, Command: in.Command}
 	if len(in.FileIDs) > 0 {
+		if in.Content != "" {
+			input.Parts = []jsontext.Value{model.TextPart(in.Content)}
+		}
 		var err error
-		if input.Parts, input.Attachments, err = m.attachments.read(ctx, tenant, in.Content, in.FileIDs); err != nil {
+		if input.Parts, input.Attachments, err = run.Attach(ctx, m.files, tenant, "file_ids", input.Parts, in.FileIDs); err != nil {
 			return nil, err
 		}
 	}

@@ -66,7 +66,7 @@ type Deps struct {
 // Ports connect a Service to packages that themselves need sessions.
 type Ports struct {
 	Runs      Runs
-	Files     Files     // nil: messages cannot have attachments
+	Files     run.Files // nil: messages cannot have attachments
 	Artifacts Artifacts // nil: sessions have no artifacts
 	Cron      CronFunc  // nil: todos cannot recur
 	// CheckWorkspace returns fault.NotFound for a workspace that the tenant has not.
@@ -107,7 +107,7 @@ func (s *Service) Connect(p Ports) {
 		clock: d.Clock, checkURL: d.CheckURL, providerOf: d.ProviderOf, audit: d.Audit, quota: d.Quota, hints: notify, onChange: s.changed,
 	}
 	s.messages = &messageService{
-		reader: s.reader, turns: s.turns, runs: p.Runs, log: d.Log, cursors: d.Cursors, attachments: attachmentReader{p.Files},
+		reader: s.reader, turns: s.turns, runs: p.Runs, log: d.Log, cursors: d.Cursors, files: p.Files,
 		checkWorkspace: p.CheckWorkspace,
 	}
 	s.branches = &branchService{store: d.Store, reader: s.reader, writer: d.Writer, clock: d.Clock}

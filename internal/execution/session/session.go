@@ -28,6 +28,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
+	"agentd/internal/execution/run"
 	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/model"
 )
@@ -129,18 +130,18 @@ func (m *ModelOverride) addresses() []egress.Address {
 type Entry struct {
 	_ struct{} `json:"-" name:"ConversationEntry"`
 
-	MessageID       string       `json:"message_id" doc:"Never changes."`
-	Role            string       `json:"role" enum:"user,assistant,system,tool_result" required:"true"`
-	Content         string       `json:"content" required:"true"`
-	RunID           string       `json:"run_id"`
-	Timestamp       time.Time    `json:"timestamp"`
-	Compacted       bool         `json:"compacted" doc:"The model reads a summary instead of this message."`
-	Thinking        string       `json:"thinking,omitzero"`
-	ToolCalls       []ToolCall   `json:"tool_calls,omitzero"`
-	OutputTruncated bool         `json:"output_truncated,omitzero"`
-	CostUSD         *float64     `json:"cost_usd,omitzero" doc:"Cost of the whole run; set on its last reply."`
-	Attachments     []Attachment `json:"attachments,omitzero"`
-	FromTodo        string       `json:"from_todo,omitzero" doc:"Id of the todo that sent the message."`
+	MessageID       string           `json:"message_id" doc:"Never changes."`
+	Role            string           `json:"role" enum:"user,assistant,system,tool_result" required:"true"`
+	Content         string           `json:"content" required:"true"`
+	RunID           string           `json:"run_id"`
+	Timestamp       time.Time        `json:"timestamp"`
+	Compacted       bool             `json:"compacted" doc:"The model reads a summary instead of this message."`
+	Thinking        string           `json:"thinking,omitzero"`
+	ToolCalls       []ToolCall       `json:"tool_calls,omitzero"`
+	OutputTruncated bool             `json:"output_truncated,omitzero"`
+	CostUSD         *float64         `json:"cost_usd,omitzero" doc:"Cost of the whole run; set on its last reply."`
+	Attachments     []run.Attachment `json:"attachments,omitzero"`
+	FromTodo        string           `json:"from_todo,omitzero" doc:"Id of the todo that sent the message."`
 
 	step int64 // seq of the run's step; 0: the message that started the run
 }

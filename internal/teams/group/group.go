@@ -52,18 +52,25 @@ func Result(r *run.Run) (text, sentence string, err error) {
 	return "", "Its run ended as " + string(r.Status) + ".", nil
 }
 
+// Given is what one agent gives another to do.
+type Given struct {
+	AgentID string // that it is given to
+	Message string
+	Sources []string // untrusted ones that the message may have content of
+}
+
 // Judge asks the rules of the company whether an agent may give another one a
 // message. record, if not nil, is for the transaction that stores what follows.
 // Errors: fault.Forbidden where a rule forbids it.
-func Judge(ctx context.Context, g policy.Governor, of policy.Run, agentID, message string) (record txn.Op, err error) {
+func Judge(ctx context.Context, g policy.Governor, of policy.Run, given Given) (record txn.Op, err error) {
 	if g == nil {
 		return nil, nil
 	}
-	arguments, err := json.Marshal(map[string]string{"agent_id": agentID, "message": message})
+	arguments, err := json.Marshal(map[string]string{"agent_id": given.AgentID, "message": given.Message})
 	if err != nil {
 		return nil, err
 	}
-	ruling, err := g.Judge(ctx, of, policy.Act{Actions: []string{"delegate"}, Arguments: arguments})
+	ruling, err := g.Judge(ctx, of, policy.Act{Actions: []string{"delegate"}, Arguments: arguments, Sources: given.Sources})
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 		"blocks":  {ruler{ruling: policy.Ruling{Effect: policy.Deny, Findings: []policy.Finding{{}}}}, true, fault.Forbidden, true},
 		"warns":   {ruler{ruling: policy.Ruling{Findings: []policy.Finding{{}}}}, true, 0, false},
 	} {
-		record, err := Judge(t.Context(), c.governor, policy.Run{}, "a", "go")
+		record, err := Judge(t.Context(), c.governor, policy.Run{}, Given{AgentID: "a", Message: "go"})
 		if (record != nil) != c.record || (err != nil) != c.refused || c.refused && !fault.Is(err, c.kind) {
 			t.Errorf("%s: %v, %v", name, record != nil, err)
 		}

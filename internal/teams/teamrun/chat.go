@@ -73,14 +73,13 @@ const (
 )
 
 // earlier returns the turns of the thread of a run, oldest first: those that have an
-// answer, as far as they fit.
-func (s *Service) earlier(ctx context.Context, r *Record) ([]model.Message, error) {
+// answer, as far as they fit; and the untrusted sources that they have content of.
+func (s *Service) earlier(ctx context.Context, r *Record) (turns []model.Message, sources []string, err error) {
 	f := Filter{Thread: &r.Thread, Newest: true}
 	before, err := s.Store.List(ctx, r.TenantID, r.TeamID, f, page.Window{Limit: maxTurns})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var turns []model.Message // newest first
 	left := maxHistory
 	for i := range before {
 		one := &before[i]
@@ -89,9 +88,17 @@ func (s *Service) earlier(ctx context.Context, r *Record) ([]model.Message, erro
 			break
 		}
 		if one.answer() != nil {
+			tasks, err := s.Store.ListTasks(ctx, r.TenantID, one.TeamRunID)
+			if err != nil {
+				return nil, nil, err
+			}
+			sources = model.JoinSources(sources, one.Spec.Sources)
+			for j := range tasks {
+				sources = model.JoinSources(sources, tasks[j].Sources)
+			}
 			turns = append(turns, model.Message{Role: model.Assistant, Text: one.Output}, model.Message{Role: model.User, Text: one.Message})
 		}
 	}
 	slices.Reverse(turns)
-	return turns, nil
+	return turns, sources, nil
 }

@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
 	kernelwork "agentd/internal/kernel/work"
 	"agentd/internal/teams/group"
@@ -158,18 +159,28 @@ func (d *drive) finishRun(t *Task, r *run.Run) error {
 	}
 	t.InputTokens, t.OutputTokens = r.Metrics.InputTokens, r.Metrics.OutputTokens
 	t.CostUSD = ptr.Value(r.Metrics.TotalCostUSD)
+	t.Sources = out.Sources
 	d.finish(t, r.Status, out.Text, sentence)
 	return nil
 }
 
 func (d *drive) finish(t *Task, status run.Status, text, sentence string) {
+	if text != "" {
+		t.Sources = model.JoinSources(t.Inherited, t.Sources, []string{model.SourceMessage(t.AgentID)})
+	}
 	t.Status, t.Text, t.Error, t.EndedAt = status, text, sentence, d.Clock.Now()
 	d.changed[t.Seq] = true
 	d.journal.Emit("team.task_ended", map[string]any{"agent_id": t.AgentID, "run_id": t.RunID, "round": t.Round, "status": t.Status})
 }
 
-// plan adds a task.
+// plan adds a task. It inherits what the answers that there are by now were made of:
+// which of them its message repeats is for its topology to say, and a rule that asks for
+// a source must hold for all of them.
 func (d *drive) plan(t Task) {
+	t.Inherited = d.r.Spec.Sources
+	for i := range d.tasks {
+		t.Inherited = model.JoinSources(t.Inherited, d.tasks[i].Sources)
+	}
 	t.Seq, t.At = len(d.tasks)+1, d.Clock.Now()
 	t.RunID = ident.Derive(d.r.TeamRunID, "task", itoa(int64(t.Seq)))
 	if t.Slot == 0 {
@@ -240,7 +251,7 @@ func (d *drive) startRun(t *Task) error {
 	}
 	req := run.Request{
 		RunID: t.RunID, AgentID: t.AgentID, Input: schema.Object(input), Metadata: schema.Object(metadata), TeamRunID: d.r.TeamRunID,
-		Wakes: run.Wakes{Kind: WorkKind, Key: d.r.TeamRunID}, Options: run.Options{WorkspaceID: d.r.Spec.Workspace},
+		Wakes: run.Wakes{Kind: WorkKind, Key: d.r.TeamRunID}, Options: run.Options{WorkspaceID: d.r.Spec.Workspace, Sources: t.Inherited},
 		// Whoever deletes or ends the team run finds the member's run, or comes first.
 		Admit: func(tx txn.Tx, _ *run.Record) (bool, error) {
 			return true, d.Store.LockTx(tx, d.r.TenantID, d.r.TeamRunID)
@@ -282,7 +293,7 @@ func (d *drive) judge(t *Task) error {
 		from = d.r.Spec.Initial
 	}
 	of := policy.Run{TenantID: d.r.TenantID, RunID: t.RunID, AgentID: from}
-	record, err := group.Judge(d.ctx, d.Governor, of, t.AgentID, t.Message)
+	record, err := group.Judge(d.ctx, d.Governor, of, group.Given{AgentID: t.AgentID, Message: t.Message, Sources: t.Inherited})
 	if record != nil {
 		d.ops = append(d.ops, record)
 	}

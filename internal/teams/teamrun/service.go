@@ -101,7 +101,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, teamID string, r
 		r.Metadata = schema.Object("{}")
 	}
 	if r.Spec.History = req.history; req.chat && req.history == nil {
-		if r.Spec.History, err = s.earlier(ctx, r); err != nil {
+		if r.Spec.History, r.Spec.Sources, err = s.earlier(ctx, r); err != nil {
 			return nil, err
 		}
 	}

@@ -59,6 +59,7 @@ type Spec struct {
 	Chat         bool            `json:"chat,omitzero"` // the members answer it, without the topology
 	AddressedTo  []string        `json:"addressed_to,omitzero"`
 	History      []model.Message `json:"history,omitzero"` // the turns before it, for all tasks
+	Sources      []string        `json:"sources,omitzero"` // untrusted ones that the history has content of
 	Instructions string          `json:"instructions,omitzero"`
 }
 
@@ -103,11 +104,15 @@ type Task struct {
 	Status       run.Status `json:"status,omitzero"` // of the run, once it has ended
 	Text         string     `json:"text,omitzero"`   // the answer
 	Error        string     `json:"error,omitzero"`
-	InputTokens  int64      `json:"input_tokens,omitzero"`
-	OutputTokens int64      `json:"output_tokens,omitzero"`
-	CostUSD      float64    `json:"cost_usd,omitzero"` // as far as prices are known
-	At           time.Time  `json:"at"`                // when it was planned, then when it was started
-	EndedAt      time.Time  `json:"ended_at,omitzero"`
+	// Inherited are the untrusted sources that what was answered before the task has
+	// content of, and Sources those that its own answer has content of.
+	Inherited    []string  `json:"inherited,omitzero"`
+	Sources      []string  `json:"sources,omitzero"`
+	InputTokens  int64     `json:"input_tokens,omitzero"`
+	OutputTokens int64     `json:"output_tokens,omitzero"`
+	CostUSD      float64   `json:"cost_usd,omitzero"` // as far as prices are known
+	At           time.Time `json:"at"`                // when it was planned, then when it was started
+	EndedAt      time.Time `json:"ended_at,omitzero"`
 }
 
 func (t *Task) ended() bool { return t.Status != "" }

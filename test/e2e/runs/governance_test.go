@@ -2,10 +2,13 @@ package runs
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"agentd/internal/app/apptest"
+	"agentd/internal/base/config"
 	"agentd/internal/kernel/model/modeltest"
 )
 
@@ -137,4 +140,32 @@ func TestPermissionsOfARun(t *testing.T) {
 		n.Expect(404, "GET", "/api/v1/agents/"+agent+path, nil)
 	}
 	n.Expect(404, "POST", "/api/v1/agents/"+agent+"/terminate", nil)
+}
+
+// With governance off its operations say so before they look at what was sent.
+func TestGovernanceOff(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil, func(c *config.Config) { c.Governance.Governance = "off" })
+	id := n.CreateAgent(nil)
+	param := regexp.MustCompile(`\{[^}]*\}`)
+	asked := 0
+	for path, of := range n.Expect(200, "GET", "/api/v1/openapi.json", nil)["paths"].(object) {
+		for method, o := range of.(object) {
+			op := o.(object)
+			if !slices.Contains(op["tags"].([]any), any("Governance")) && !strings.HasSuffix(path, "/fria") && !strings.HasSuffix(path, "/risk-classification") {
+				continue
+			}
+			asked++
+			var body any
+			if method != "get" && method != "delete" {
+				body = `{"nonsense":[` // no JSON at all
+			}
+			if got := n.Expect(501, strings.ToUpper(method), param.ReplaceAllString(path, id), body); got["code"] != "governance_not_enabled" {
+				t.Errorf("%s %s: %v", method, path, got)
+			}
+		}
+	}
+	if asked < 50 {
+		t.Errorf("%d operations of governance", asked)
+	}
 }

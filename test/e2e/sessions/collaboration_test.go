@@ -3,6 +3,7 @@ package sessions
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -389,4 +390,55 @@ func TestMessagesWithFiles(t *testing.T) {
 	apptest.CheckCode(t, n.Do("POST", path, object{"content": "x", "file_ids": []any{theirs}}), 404, "NOT_FOUND")
 	big := upload("image/png", "big.png", strings.Repeat("x", 4<<20))
 	apptest.CheckCode(t, n.Do("POST", path, object{"content": "x", "file_ids": []string{big, big, big}}), 422, "VALIDATION_ERROR")
+
+	agent := n.CreateAgent(nil)
+	for name, c := range map[string]struct {
+		input  object
+		status int
+		field  string
+	}{
+		"unknown":  {object{"file_ids": []string{ident.New()}}, 404, ""},
+		"no id":    {object{"message": "x", "file_ids": []string{"nonsense"}}, 404, ""},
+		"foreign":  {object{"message": "x", "file_ids": []any{theirs}}, 404, ""},
+		"too many": {object{"message": "x", "file_ids": slices.Repeat(files[:1], 21)}, 422, "input.file_ids"},
+		"too big":  {object{"message": "x", "file_ids": []string{big, big, big}}, 422, "input.file_ids[2]"},
+		"one text": {object{"message": "x", "file_ids": files[0]}, 422, "input.file_ids"},
+		"numbers":  {object{"message": "x", "file_ids": []int{1}}, 422, "input.file_ids[0]"},
+	} {
+		got := n.Do("POST", "/api/v1/runs", object{"agent_id": agent, "input": c.input})
+		if got.StatusCode != c.status || !strings.Contains(string(got.Body), `"field":"`+c.field) && c.field != "" {
+			t.Errorf("a run with files, %s: %d %s", name, got.StatusCode, got.Body)
+		}
+	}
+}
+
+// A run reads the files that its input names as a session's message does, and keeps
+// them as its attachments; a fork of it reads them again.
+func TestRunsWithFiles(t *testing.T) {
+	t.Parallel()
+	sim := modeltest.New(t, modeltest.Respond(recall))
+	n := apptest.Start(t, sim)
+	agent := n.CreateAgent(nil)
+	file := n.Expect(201, "POST", "/api/v1/files", object{"mime_type": "text/plain", "filename": "a.txt",
+		"data": base64.StdEncoding.EncodeToString([]byte("the text"))})["file_id"].(string)
+	made := n.Expect(202, "POST", "/api/v1/runs", object{"agent_id": agent, "input": object{"message": "Read it.", "file_ids": []string{file}, "mine": 1}})
+	run := n.WaitRun(made["run_id"].(string))
+	asked := string(sim.Requests()[0].Chat().Messages[0].Content)
+	if !strings.Contains(asked, "Read it.") || !strings.Contains(asked, "the text") {
+		t.Errorf("the model was asked %s", asked)
+	}
+	in := run["input"].(object)
+	kept := in["attachments"].([]any)[0].(object)
+	if in["message"] != "Read it." || in["mine"] != 1.0 || in["file_ids"] != nil || kept["file_id"] != file || kept["filename"] != "a.txt" {
+		t.Errorf("its input is %v", in)
+	}
+	if got := fmt.Sprint(run["output"].(object)["sources"]); got != "[file]" {
+		t.Errorf("its sources are %s", got)
+	}
+	n.Expect(204, "DELETE", "/api/v1/files/"+file, nil)
+	fork := n.Expect(202, "POST", "/api/v1/runs/"+run["run_id"].(string)+"/fork", object{"step_seq": 1})
+	n.WaitRun(fork["run_id"].(string))
+	if again := string(sim.Requests()[1].Chat().Messages[0].Content); again != asked {
+		t.Errorf("the fork asks %s", again)
+	}
 }

@@ -1,10 +1,12 @@
-package session
+package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,7 +16,8 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/media"
-	"agentd/internal/execution/run"
+	"agentd/internal/base/schema"
+	"agentd/internal/kernel/model"
 )
 
 // Attachment is a file that was sent with a message.
@@ -64,24 +67,21 @@ type imageURL struct {
 	URL string `json:"url"`
 }
 
-// attachmentReader turns the files of messages into content parts.
-type attachmentReader struct{ files Files }
-
-// read returns the content parts of a message with files, and the files: texts
-// as text, images, PDF and recordings as such, and for any other file a note that it is
-// attached. Whether its model takes them is found out when it is called.
-func (r attachmentReader) read(ctx context.Context, tenant, message string, ids []string) ([]jsontext.Value, []Attachment, error) {
+// Attach adds the files of a message to its content parts, and returns them and the
+// files: texts as text, images, PDF and recordings as such, and for any other file a
+// note that it is attached. Whether the model takes them is found out when it is called.
+// field is the name of ids in the request. Errors: fault.NotFound for a file; fault.Invalid
+// for files that are too large together.
+func Attach(
+	ctx context.Context, files Files, tenant, field string, message []jsontext.Value, ids []string,
+) (all []jsontext.Value, attachments []Attachment, err error) {
 	var parts []contentPart
-	if message != "" {
-		parts = append(parts, contentPart{Type: "text", Text: message})
-	}
-	var attachments []Attachment
 	total := int64(0)
 	for i, id := range ids {
-		if !ident.Valid(id) || r.files == nil {
+		if !ident.Valid(id) || files == nil {
 			return nil, nil, fault.NewNotFound("file")
 		}
-		a, p, err := r.readFile(ctx, tenant, id)
+		a, p, err := readAttachment(ctx, files, tenant, id)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -90,14 +90,14 @@ func (r attachmentReader) read(ctx context.Context, tenant, message string, ids 
 		}
 		if total += int64(len(p.Text)); total > maxAttachments {
 			return nil, nil, fault.BadFields(fault.Field{
-				Field:   fmt.Sprintf("file_ids[%d]", i),
+				Field:   fmt.Sprintf("%s[%d]", field, i),
 				Message: fmt.Sprintf("the files of a message have at most %d MiB together", maxAttachments>>20),
 			})
 		}
 		attachments, parts = append(attachments, a), append(parts, p)
 	}
 	encoded, err := encodeParts(parts)
-	return encoded, attachments, err
+	return append(slices.Clip(message), encoded...), attachments, err
 }
 
 func encodeParts(parts []contentPart) ([]jsontext.Value, error) {
@@ -112,9 +112,9 @@ func encodeParts(parts []contentPart) ([]jsontext.Value, error) {
 	return encoded, nil
 }
 
-// readFile returns a file as a content part.
-func (r attachmentReader) readFile(ctx context.Context, tenant, id string) (Attachment, contentPart, error) {
-	a, content, err := r.files.Open(ctx, tenant, id)
+// readAttachment returns a file as a content part.
+func readAttachment(ctx context.Context, files Files, tenant, id string) (Attachment, contentPart, error) {
+	a, content, err := files.Open(ctx, tenant, id)
 	if err != nil {
 		return a, contentPart{}, err
 	}
@@ -166,13 +166,30 @@ func textPart(format string, args ...any) contentPart {
 	return contentPart{Type: "text", Text: fmt.Sprintf(format, args...)}
 }
 
-// attachmentsOf returns the files of a run's message.
-func attachmentsOf(r *run.Record) []Attachment {
+// attachFiles returns the input of a run with the content of the files that its file_ids
+// name, which become its attachments. attached: it names some.
+func attachFiles(ctx context.Context, files Files, tenant string, raw schema.Object) (_ schema.Object, attached bool, err error) {
+	if !bytes.Contains(raw, []byte(`"file_ids"`)) {
+		return raw, false, nil
+	}
 	var in struct {
-		Attachments []Attachment `json:"attachments"`
+		Message     string           `json:"message"`
+		Parts       []jsontext.Value `json:"parts,omitzero"`
+		FileIDs     []string         `json:"file_ids,omitzero"`
+		Attachments []Attachment     `json:"attachments,omitzero"`
+		Rest        jsontext.Value   `json:",embed"`
 	}
-	if json.Unmarshal(r.Input, &in) != nil {
-		return nil // the caller chose the shape of the input
+	if json.Unmarshal(raw, &in) != nil || len(in.FileIDs) == 0 {
+		return raw, false, nil // the caller chose the shape of the input
 	}
-	return in.Attachments
+	if in.Message != "" && in.Parts == nil {
+		in.Parts = []jsontext.Value{model.TextPart(in.Message)}
+	}
+	in.Parts, in.Attachments, err = Attach(ctx, files, tenant, "input.file_ids", in.Parts, in.FileIDs)
+	if err != nil {
+		return nil, false, err
+	}
+	in.FileIDs = nil
+	made, err := json.Marshal(in, jsontext.AllowInvalidUTF8(true))
+	return schema.Object(made), true, err
 }

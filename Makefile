@@ -59,6 +59,11 @@ test-quick: ## Run the tests of single packages, without those that take long
 contract: ## Run the tests that walk all operations, and those of the documents made from them
 	$(GOTEST) -vet=off ./test/openapi ./internal/archtest ./test/e2e/documents ./test/e2e/contract ./test/e2e/isolation
 
+.PHONY: bench-retrieval
+bench-retrieval: ## Ask the golden set of questions, and measure indexing and search
+	$(GO) test ./internal/content/textindex -run TestGoldenQuestions -v -count 1 | grep 'questions:'
+	$(GO) test ./internal/content/textindex -run '^$$' -bench 'Prose' -benchtime 3x
+
 .PHONY: test-postgres
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1
 test-postgres: test ## Run every test and fail where PostgreSQL is not installed

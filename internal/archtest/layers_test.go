@@ -111,6 +111,7 @@ var modules = map[string][]string{
 	"internal/agents/mcp/mcptest":      {"github.com/modelcontextprotocol/go-sdk"},
 	"internal/content/htmltext":        {"golang.org/x/net"},
 	"internal/content/doctext/pdftext": {"github.com/ledongthuc/pdf"},
+	"internal/content/textindex":       {"github.com/blevesearch/snowballstem"},
 	"internal/content/workspace":       {"golang.org/x/text"},
 	"internal/execution/engine":        {otelModule},
 	"internal/execution/schedule":      {"github.com/netresearch/go-cron"},

@@ -114,7 +114,7 @@ func (r *rig) embed() {
 
 func TestDocuments(t *testing.T) {
 	each(t, func(r *rig) {
-		empty, err := r.Find(r.Context(), r.who.TenantID, r.base, "tea", 5)
+		empty, err := r.Find(r.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "tea", Limit: 5})
 		want := &knowledge.Answer{Status: "KB_EMPTY", Query: "tea", Results: []knowledge.Result{}}
 		if diff := cmp.Diff(want, empty); err != nil || diff != "" {
 			r.Errorf("%v (-want +got):\n%s", err, diff)
@@ -135,15 +135,15 @@ func TestDocuments(t *testing.T) {
 			docs[1].SizeBytes != int64(long.Len()) || docs[1].EmbeddingCompletion != "" {
 			r.Errorf("%+v, %v", docs, err)
 		}
-		got, err := r.Find(r.Context(), r.who.TenantID, r.base, "number 7", 2)
+		got, err := r.Find(r.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "number 7", Limit: 2, MinScore: new(float64)})
 		if err != nil || got.Status != "RESULTS_FOUND" || got.Count != 2 || *got.Mode != retrieval.Keyword ||
 			!strings.Contains(got.Results[0].Text, "number 7 ") || got.Results[0].Source != "tea.txt" || got.Results[1].Index != 2 {
 			r.Errorf("%+v, %v", got, err)
 		}
-		if got, err := r.Find(r.Context(), r.who.TenantID, r.base, "submarine", 2); err != nil || got.Status != "NO_MATCHES" || got.Mode == nil {
+		if got, err := r.Find(r.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "submarine", Limit: 2}); err != nil || got.Status != "NO_MATCHES" || got.Mode == nil {
 			r.Errorf("%+v, %v", got, err)
 		}
-		if _, err := r.Find(r.Context(), ident.New(), r.base, "tea", 2); !fault.Is(err, fault.NotFound) {
+		if _, err := r.Find(r.Context(), ident.New(), r.base, knowledge.Question{Text: "tea", Limit: 2}); !fault.Is(err, fault.NotFound) {
 			r.Errorf("another tenant: %v", err)
 		}
 	})
@@ -162,7 +162,7 @@ func TestRemovedDocuments(t *testing.T) {
 		if err := r.Remove(r.Context(), r.who, r.base, first.DocumentID); err != nil {
 			r.Fatal(err)
 		}
-		if got, err := r.Find(r.Context(), r.who.TenantID, r.base, "tea", 2); err != nil || got.Count != 0 {
+		if got, err := r.Find(r.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "tea", Limit: 2}); err != nil || got.Count != 0 {
 			r.Errorf("removed, but %+v, %v", got, err)
 		}
 		b := r.call("getKnowledgeBase", "").(*knowledge.Base)
@@ -400,7 +400,7 @@ func TestEmbeddingOfABase(t *testing.T) {
 		if got := status(); got != "embedded" {
 			t.Error(got)
 		}
-		if got, err := r.Find(t.Context(), r.who.TenantID, r.base, "strawberries", 5); err != nil || got.Count != 1 || *got.Mode != retrieval.Both {
+		if got, err := r.Find(t.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "strawberries", Limit: 5}); err != nil || got.Count != 1 || *got.Mode != retrieval.Both {
 			t.Errorf("%+v, %v", got, err)
 		}
 		got, err := r.Reindex(t.Context(), r.who.TenantID, r.base)
@@ -437,7 +437,7 @@ func TestEmbeddingOfABase(t *testing.T) {
 			t.Errorf("another tenant: %v", err)
 		}
 		e.fail = errors.New("down")
-		if got, err := r.Find(t.Context(), r.who.TenantID, r.base, "marmalade", 5); err != nil || got.Count != 1 || *got.Mode != retrieval.Keyword {
+		if got, err := r.Find(t.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "marmalade", Limit: 5}); err != nil || got.Count != 1 || *got.Mode != retrieval.Keyword {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

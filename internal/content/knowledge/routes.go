@@ -230,6 +230,8 @@ type searchIn struct {
 
 		Query string `json:"query" required:"true" minLength:"1" doc:"What to search for."`
 		Limit int    `json:"limit" default:"10" doc:"1 to 100. Default: 10."`
+
+		MinScore *float64 `json:"min_score,omitzero" minimum:"0" maximum:"1" doc:"Results have at least this score; 0: all that matches. Default: 0.2 by words, 0.3 by meaning."`
 	}
 }
 
@@ -237,7 +239,9 @@ func (s *Service) search(ctx context.Context, who authz.Caller, in *searchIn) (*
 	if strings.TrimSpace(in.Body.Query) == "" {
 		return nil, fault.BadFields(fault.Field{Field: "query", Message: "it is blank"})
 	}
-	return s.Find(ctx, who.TenantID, in.ID, in.Body.Query, min(max(in.Body.Limit, 1), searchMost))
+	return s.Find(ctx, who.TenantID, in.ID, Question{
+		Text: in.Body.Query, Limit: min(max(in.Body.Limit, 1), searchMost), MinScore: in.Body.MinScore,
+	})
 }
 
 func (s *Service) reindex(ctx context.Context, who authz.Caller, in *baseIn) (*Reindexed, error) {

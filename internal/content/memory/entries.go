@@ -272,12 +272,14 @@ type Asked struct {
 	Strategy textindex.Strategy // "": hybrid
 	Types    []string           // nil: any
 	Limit    int
+	MinScore *float64 // see textindex.Query
 }
 
 // Find searches a memory, best first, and counts the access.
 func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
 	found, err := s.Search.Search(ctx, tenant, agentID, textindex.Query{
 		Text: asked.Text, Kinds: asked.Types, Strategy: asked.Strategy, Limit: asked.Limit, HalfLife: halfLife,
+		MinScore: asked.MinScore,
 	})
 	if err != nil {
 		return nil, "", err

@@ -157,6 +157,7 @@ type searchIn struct {
 		Limit    *int     `json:"limit,omitzero" doc:"1 to 200. Default: 20."`
 		TopK     *int     `json:"top_k,omitzero" doc:"Alias of limit."`
 		Types    []string `json:"types" enum:"episodic,semantic,procedural,note" doc:"Only entries of these types. Default: all."`
+		MinScore *float64 `json:"min_score,omitzero" minimum:"0" maximum:"1" doc:"Entries match at least as well; 0: all that match. Default: 0.2 by words, 0.3 by meaning."`
 	}
 }
 
@@ -186,8 +187,8 @@ func (s *Service) search(ctx context.Context, who authz.Caller, in *searchIn) (*
 	if len(b.Types) > 0 {
 		types = b.Types
 	}
-	entries, mode, err := s.Find(ctx, who.TenantID, in.AgentID,
-		Asked{Text: text, Strategy: textindex.Strategy(b.Strategy), Types: types, Limit: limit}, readSettings(g.Memory).halfLife)
+	asked := Asked{Text: text, Strategy: textindex.Strategy(b.Strategy), Types: types, Limit: limit, MinScore: b.MinScore}
+	entries, mode, err := s.Find(ctx, who.TenantID, in.AgentID, asked, readSettings(g.Memory).halfLife)
 	if err != nil {
 		return nil, err
 	}

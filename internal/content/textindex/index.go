@@ -6,8 +6,6 @@ package textindex
 import (
 	"math"
 	"time"
-
-	"agentd/internal/base/tokenize"
 )
 
 // Doc is an indexed text. The text itself is not stored.
@@ -24,6 +22,7 @@ type Doc struct {
 // changed.
 type Index struct {
 	terms    map[string]int32
+	names    []string // of terms
 	postings [][]posting
 	slots    []slot
 	byID     map[string]int32
@@ -65,19 +64,29 @@ func (x *Index) Put(d Doc) {
 	at := int32(len(x.slots))
 	counts := map[int32]int32{}
 	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: unit(d.Vector)}
-	tokenize.Words(d.Text, func(token []byte) {
-		term, known := x.terms[string(token)]
+	count := func(token string) {
+		term, known := x.terms[token]
 		if !known {
 			term = int32(len(x.postings))
-			x.terms[string(token)] = term
+			x.terms[token] = term
+			x.names = append(x.names, token)
 			x.postings = append(x.postings, nil)
-			x.bytes += 80 + len(token)
+			x.bytes += 96 + len(token)
 		}
 		if counts[term]++; counts[term] == 1 {
 			s.terms = append(s.terms, term)
 		}
+	}
+	tokens := tokensOf(d.Text)
+	in := detect(tokens)
+	var stems stemmer
+	for _, token := range tokens {
+		count(token)
+		if in == nil || !in.stop[token] {
+			stems.stems(in, token, count)
+		}
 		s.length++
-	})
+	}
 	for _, term := range s.terms {
 		x.postings[term] = append(x.postings[term], posting{at, counts[term]})
 	}

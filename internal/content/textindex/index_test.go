@@ -87,9 +87,15 @@ func TestSearch(t *testing.T) {
 		want []string
 	}{
 		{"words", Query{Text: "cat"}, []string{"cat-new", "cat-old", "cat-long"}},
-		{"both_words", Query{Text: "horse cat"}, []string{"cat-long", "cat-new", "cat-old"}},
+		{"both_words", Query{Text: "horse cat", MinScore: new(float64)}, []string{"cat-long", "cat-new", "cat-old"}},
 		{"accents", Query{Text: "CÁT"}, []string{"cat-new", "cat-old", "cat-long"}},
 		{"nothing", Query{Text: "submarine"}, nil},
+		{"noise", Query{Text: "the and"}, nil},
+		{"one_of_three_words", Query{Text: "submarine cat whale"}, nil},
+		{"all_that_matches", Query{Text: "submarine cat whale", MinScore: new(float64)}, []string{"cat-new", "cat-old", "cat-long"}},
+		{"only_sure_ones", Query{Text: "sleeping cats", MinScore: new(0.6)}, []string{"cat-new", "cat-old"}},
+		{"a_stem", Query{Text: "floating"}, []string{"boat"}},
+		{"misspelled", Query{Text: "flaot felinnes"}, []string{"feline"}},
 		{"blank", Query{Text: " ?! "}, nil},
 		{"no_text", Query{}, nil},
 		{"vector", Query{Text: "kitten", Vector: []float32{2, 0, 0}, Strategy: Relevance}, []string{"cat-new", "cat-old", "feline"}},
@@ -181,7 +187,7 @@ func TestChangedIndexIsLikeANewOne(t *testing.T) {
 	}
 	for range 50 {
 		q := Query{Text: randomText(rng, 3), Vector: randomVector(rng, 8), Limit: 40, Now: noon, HalfLife: 5 * time.Hour}
-		if diff := cmp.Diff(fresh.Search(q), changed.Search(q)); diff != "" {
+		if diff := cmp.Diff(fresh.Search(q), changed.Search(q), cmpopts.IgnoreUnexported(Hit{})); diff != "" {
 			t.Fatalf("(-new +changed):\n%s", diff)
 		}
 	}
@@ -231,4 +237,58 @@ func BenchmarkPut(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		x.Put(Doc{ID: fmt.Sprint(i % 1000), Text: text})
 	}
+}
+
+func TestLanguages(t *testing.T) {
+	t.Parallel()
+	x := New()
+	for _, d := range []Doc{
+		{ID: "de", Text: "Die Rückgabefrist beträgt dreißig Tage."}, {ID: "fr", Text: "Les remboursements sont effectués en quatorze jours."},
+		{ID: "es", Text: "Los pedidos se entregan en tres días."}, {ID: "it", Text: "Le spedizioni sono gratuite per gli abbonati."},
+		{ID: "pt", Text: "As faturas são enviadas no início de cada mês."}, {ID: "nl", Text: "De bestellingen worden door de postbode gebracht."},
+		{ID: "sv", Text: "Fakturor skickas till din e-postadress och betalas i slutet av månaden."},
+		{ID: "da", Text: "Abonnementer kan opsiges når som helst af kunden."}, {ID: "no", Text: "Dere får pakkene hjem med sykkelbud."},
+		{ID: "ja", Text: "返金は十四日以内に行われます。"},
+	} {
+		x.Put(d)
+	}
+	for query, want := range map[string]string{
+		"Wann endet die Frist?": "de", "Rueckgabefristen": "de", "Quand est effectué le remboursement ?": "fr", "¿Cuándo se entrega el pedido?": "es",
+		"Quando è gratuita la spedizione?": "it", "Quando é enviada a fatura?": "pt", "Wanneer wordt de bestelling gebracht?": "nl",
+		"Vart skickas fakturan?": "sv", "Hvordan opsiger jeg mit abonnement?": "da", "Hvem kommer med pakken?": "no", "返金": "ja",
+	} {
+		if got := x.Search(Query{Text: query, Limit: 1}); len(got) != 1 || got[0].ID != want {
+			t.Errorf("%q: %v", query, got)
+		}
+	}
+	if got := tokensOf(strings.Repeat("a ", 10)); detect(nil) != nil || len(got) != 10 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestElisions(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"l'ascenseur de l’hôtel": "l ascenseur de l hotel", "Jusqu'à quand ?": "jusqu a quand", "the company's cars": "the company cars", "the users' guide": "the users guide",
+		"don't": "dont", "'": "", "x's": "x", "L'S": "l", "'s": "",
+	} {
+		if got := strings.Join(tokensOf(text), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Whatever is asked and indexed, scores are from 0 to 1, and a search ends.
+func FuzzSearch(f *testing.F) {
+	f.Add("Die Rückgabefrist's l'été", "d'Frist \xff 東京 felinnes")
+	f.Fuzz(func(t *testing.T, text, query string) {
+		x := New()
+		x.Put(Doc{ID: "a", Text: text})
+		x.Put(Doc{ID: "b", Text: "Refunds are issued within 14 days"})
+		for _, h := range x.Search(Query{Text: query, Limit: 5, MinScore: new(float64)}) {
+			if h.Score < 0 || h.Score > 1 || math.IsNaN(h.Score) {
+				t.Errorf("%q in %q: %v", query, text, h)
+			}
+		}
+	})
 }

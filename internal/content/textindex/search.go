@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"agentd/internal/base/tokenize"
 )
 
 // Strategy is how texts are ranked.
@@ -29,22 +27,30 @@ type Query struct {
 	Limit    int
 	Now      time.Time
 	HalfLife time.Duration // age at which a text counts half; 0: no decay
+	// MinScore is the least score, by words or by vector, of what is found, from 0 (all
+	// that matches) to 1; nil: 0.2 by words and 0.3 by vector.
+	MinScore *float64
 }
 
-// Hit is a result. Scores are comparable within one answer only.
+// Hit is a result.
 type Hit struct {
-	ID    string
+	ID string
+	// Score is from 0 to 1: the share of the query that the text matches by its words, or
+	// the cosine of the vectors, whichever is larger. Hybrid takes nine tenths of it, with
+	// decay, and a tenth of the boost.
 	Score float64
 	At    time.Time
+
+	order float64
 }
 
 const (
-	k1, b      = 1.2, 0.75 // BM25, as usual
-	fusion     = 60.0      // reciprocal rank fusion, as usual
+	k1, b      = 0.6, 0.5 // BM25
+	fusion     = 60.0     // reciprocal rank fusion, as usual
 	boostShare = 0.1
-	leastNear  = 0.2 // cosines below it are noise
-	deepest    = 200 // ranks of one list that are fused, at least
-	maxTerms   = 256 // of a query
+	leastWord  = 0.2 // scores below it are noise
+	leastNear  = 0.3 // and cosines
+	deepest    = 50  // ranks of one list that are fused, at least
 )
 
 // Search returns the best texts, best first. Equal scores are ordered by time,
@@ -61,6 +67,9 @@ func (x *Index) Search(q Query) []Hit {
 		depth = len(x.slots)
 	}
 	lists := [][]ranked{x.byWords(q, depth)}
+	if q.Strategy == "" {
+		q.Strategy = Hybrid
+	}
 	if vector := unit(q.Vector); vector != nil && x.vectors > 0 {
 		lists = append(lists, x.byVector(q, vector, depth))
 	}
@@ -69,7 +78,7 @@ func (x *Index) Search(q Query) []Hit {
 		if q.Strategy == Recency {
 			return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.ID, b.ID))
 		}
-		return cmp.Or(cmp.Compare(b.Score, a.Score), b.At.Compare(a.At), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.order, a.order), b.At.Compare(a.At), cmp.Compare(a.ID, b.ID))
 	})
 	return hits[:min(len(hits), q.Limit)]
 }
@@ -77,28 +86,39 @@ func (x *Index) Search(q Query) []Hit {
 // Nearest returns the text whose vector is the most similar, and their cosine; ""
 // if no text has a vector of that length.
 func (x *Index) Nearest(vector []float32) (id string, cosine float64) {
-	list := x.byVector(Query{}, unit(vector), 1)
+	list := x.byVector(Query{MinScore: new(float64)}, unit(vector), 1)
 	if len(list) == 0 {
 		return "", 0
 	}
 	return x.slots[list[0].slot].id, list[0].score
 }
 
-// fuse merges lists by reciprocal ranks. A text that leads all lists gets 1.
+// fuse merges lists by reciprocal ranks: a text that leads all of them is ordered by 1. One
+// list is ordered by its scores.
 func (x *Index) fuse(q Query, lists [][]ranked) []Hit {
-	scores := map[int32]float64{}
+	type fused struct{ order, score float64 }
+	scores := map[int32]fused{}
 	for _, list := range lists {
 		for rank, r := range list {
-			scores[r.slot] += (fusion + 1) / (fusion + 1 + float64(rank)) / float64(len(lists))
+			f := scores[r.slot]
+			f.score = max(f.score, min(r.score, 1))
+			if len(lists) == 1 {
+				f.order = f.score
+			} else {
+				f.order += (fusion + 1) / (fusion + 1 + float64(rank)) / float64(len(lists))
+			}
+			scores[r.slot] = f
 		}
 	}
 	hits := make([]Hit, 0, len(scores))
-	for at, score := range scores {
+	for at, f := range scores {
 		s := &x.slots[at]
-		if q.Strategy == Hybrid || q.Strategy == "" {
-			score = score*Decay(q.Now.Sub(s.at), q.HalfLife) + boostShare*min(max(s.boost, 0), 1)
+		if q.Strategy == Hybrid {
+			decay, boost := Decay(q.Now.Sub(s.at), q.HalfLife), boostShare*min(max(s.boost, 0), 1)
+			f.order = (1-boostShare)*f.order*decay + boost
+			f.score = (1-boostShare)*f.score*decay + boost
 		}
-		hits = append(hits, Hit{s.id, score, s.at})
+		hits = append(hits, Hit{s.id, f.score, s.at, f.order})
 	}
 	return hits
 }
@@ -128,33 +148,38 @@ func (q *Query) wanted(s *slot) bool {
 	return s.id != "" && (q.Kinds == nil || slices.Contains(q.Kinds, s.kind))
 }
 
+// least returns the score that texts must exceed where the query does not say another.
+func (q *Query) least(usual float64) float64 {
+	if q.MinScore != nil {
+		usual = *q.MinScore
+	}
+	if usual <= 0 {
+		return 0
+	}
+	return math.Nextafter(usual, 0)
+}
+
+// byWords scores texts by BM25, divided by what a text would score at most that has every
+// word of the query, also those that no text has.
 func (x *Index) byWords(q Query, depth int) []ranked {
-	var terms []int32
-	tokenize.Words(q.Text, func(token []byte) {
-		if term, known := x.terms[string(token)]; known && len(terms) < maxTerms && !slices.Contains(terms, term) {
-			terms = append(terms, term)
-		}
-	})
-	// Sums of floats depend on their order: use that of the words, not of their
-	// internal ids.
+	words := x.seek(q.Text)
 	scores := make([]float64, len(x.slots))
-	mean := float64(x.words) / float64(max(len(x.byID), 1))
-	for _, term := range terms {
-		list := x.postings[term]
-		found := 0
-		for _, p := range list {
-			if x.slots[p.slot].id != "" {
-				found++
-			}
-		}
-		idf := math.Log(1 + (float64(len(x.byID)-found)+0.5)/(float64(found)+0.5))
-		for _, p := range list {
-			s := &x.slots[p.slot]
-			n := float64(p.count)
-			scores[p.slot] += idf * n * (k1 + 1) / (n + k1*(1-b+b*float64(s.length)/mean))
+	mean, most := float64(x.words)/float64(max(len(x.byID), 1)), 0.0
+	counts := map[int32]float64{}
+	for _, w := range words {
+		x.occurrences(w, counts)
+		idf := math.Log(1 + (float64(len(x.byID)-len(counts))+0.5)/(float64(len(counts))+0.5))
+		most += idf * (k1 + 1)
+		for at, n := range counts {
+			scores[at] += idf * n * (k1 + 1) / (n + k1*(1-b+b*float64(x.slots[at].length)/mean))
 		}
 	}
-	return x.best(q, scores, 0, depth)
+	if most > 0 {
+		for i := range scores {
+			scores[i] /= most
+		}
+	}
+	return x.best(q, scores, q.least(leastWord), depth)
 }
 
 func (x *Index) byVector(q Query, vector []float32, depth int) []ranked {
@@ -164,7 +189,7 @@ func (x *Index) byVector(q Query, vector []float32, depth int) []ranked {
 			scores[i] = float64(dot(v, vector))
 		}
 	}
-	return x.best(q, scores, leastNear, depth)
+	return x.best(q, scores, q.least(leastNear), depth)
 }
 
 // best returns the depth best texts that score more than least, best first. It
@@ -194,7 +219,7 @@ func (x *Index) newest(q Query) []Hit {
 	list := x.best(q, slices.Repeat([]float64{1}, len(x.slots)), 0, max(q.Limit, 1))
 	hits := make([]Hit, len(list))
 	for i, r := range list {
-		hits[i] = Hit{ID: x.slots[r.slot].id, At: x.slots[r.slot].at}
+		hits[i] = Hit{ID: x.slots[r.slot].id, Score: 1, At: x.slots[r.slot].at}
 	}
 	return hits
 }

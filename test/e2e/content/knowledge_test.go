@@ -2,6 +2,7 @@ package content
 
 import (
 	"encoding/base64"
+	"maps"
 	"strings"
 	"testing"
 
@@ -231,5 +232,50 @@ func TestKnowledgeOfPDFAndDOCX(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Body)
 		}
 		apptest.CheckCode(t, n.Do("POST", memory+"/ingest", object{"file_id": c.file}), 422, "TEXT_EXTRACTION_FAILED")
+	}
+}
+
+// Plain questions find what answers them, with a score that says how sure that is, and
+// noise finds nothing, in knowledge and in memory.
+func TestMinScore(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	base := "/api/v1/knowledge-bases/" + n.Expect(201, "POST", "/api/v1/knowledge-bases", object{"name": "Shop"})["id"].(string)
+	_, memory := createMemoryAgent(n, nil)
+	for _, text := range []string{"Refunds are issued within 14 days.", "Orders leave the warehouse on the next working day."} {
+		n.Expect(201, "POST", base+"/documents", object{"content": text})
+		n.Expect(201, "POST", memory, object{"content": text})
+	}
+	find := func(path, list, query string, more object) []any {
+		t.Helper()
+		body := object{"query": query}
+		maps.Copy(body, more)
+		return n.Expect(200, "POST", path+"/search", body)[list].([]any)
+	}
+	for path, list := range map[string]string{base: "results", memory: "memories"} {
+		for query, c := range map[string]struct {
+			more object
+			want int
+		}{
+			"how do I get a refund":                 {nil, 1},
+			"the of and":                            {nil, 0},
+			"submarine whale lighthouse refund":     {nil, 0},
+			"submarine whale lighthouse refund all": {object{"min_score": 0}, 1},
+			"refund policy":                         {object{"min_score": 0.9}, 0},
+		} {
+			got := find(path, list, query, c.more)
+			if len(got) != c.want {
+				t.Errorf("%s, %q: %v", list, query, got)
+				continue
+			}
+			if c.want == 1 {
+				if score := got[0].(object)["score"].(float64); score <= 0 || score >= 1 {
+					t.Errorf("%s, %q scores %v", list, query, score)
+				}
+			}
+		}
+		for _, bad := range []any{-0.1, 1.5, "much"} {
+			apptest.CheckCode(t, n.Do("POST", path+"/search", object{"query": "refund", "min_score": bad}), 422, "VALIDATION_ERROR")
+		}
 	}
 }

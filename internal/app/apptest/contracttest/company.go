@@ -8,6 +8,7 @@ package contracttest
 
 import (
 	"encoding/base64"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -27,10 +28,17 @@ func (c *Company) startWaitingRun(tool string) string {
 // startPausedRun makes a run that was paused by hand, with its answer held.
 func (c *Company) startPausedRun() string {
 	c.T.Helper()
-	id := c.StartRun(c.IDs["agentId"][3], "slowly "+c.Mark, nil)
-	c.Expect(200, "POST", "/api/v1/runs/"+id+"/pause", nil)
-	c.WaitStatus(id, "paused")
-	return id
+	for range 20 { // on a busy machine the run may end first
+		id := c.StartRun(c.IDs["agentId"][3], "slowly "+c.Mark, nil)
+		if c.Do("POST", "/api/v1/runs/"+id+"/pause", nil).StatusCode != http.StatusOK {
+			continue
+		}
+		if r := c.WaitStatus(id, "paused"); r["status"] == "paused" {
+			return id
+		}
+	}
+	c.T.Fatal("no run could be paused before it ended")
+	return ""
 }
 
 // Company is a tenant that has some of everything that routes name.

@@ -50,7 +50,7 @@ func (e *Entry) Seal(head Head) Head {
 
 // Sum returns the hash of the entry. It may use buffer for the text.
 func (e *Entry) Sum(buffer []byte) string {
-	sum := sha256.Sum256(e.appendCanonical(buffer[:0]))
+	sum := sha256.Sum256(e.appendCanonical(buffer[:0], false))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -67,12 +67,18 @@ func (e *Entry) Follows(head Head, buffer []byte) error {
 	return nil
 }
 
-// appendCanonical appends the entry as canonical JSON without its hash: the members
-// are in the order of their names.
-func (e *Entry) appendCanonical(b []byte) []byte {
+// AppendJSON appends the entry as canonical JSON, with its hash.
+func (e *Entry) AppendJSON(b []byte) []byte { return e.appendCanonical(b, true) }
+
+// appendCanonical appends the entry as canonical JSON, with its hash or without: the
+// members are in the order of their names.
+func (e *Entry) appendCanonical(b []byte, hash bool) []byte {
 	b = appendOptional(append(b, `{"actor_agent_id":`...), e.ActorAgentID)
 	b = appendOptional(append(b, `,"actor_user_id":`...), e.ActorUserID)
 	b = append(append(b, `,"details":`...), e.Details...)
+	if hash {
+		b = appendText(append(b, `,"hash":`...), e.Hash)
+	}
 	b = appendText(append(b, `,"id":`...), e.ID)
 	b = appendText(append(b, `,"kind":`...), e.Kind)
 	b = appendText(append(b, `,"prev_hash":`...), e.PrevHash)

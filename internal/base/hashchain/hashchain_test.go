@@ -122,6 +122,57 @@ func TestUnreadableExports(t *testing.T) {
 	}
 }
 
+// Entries as the service writes them are verified like those in any other form, and
+// nothing can be put beside what was hashed.
+func TestCanonicalLines(t *testing.T) {
+	t.Parallel()
+	e := hashchain.Entry{ID: "i", At: time.Unix(1700000000, 0), Kind: "a.b", Details: []byte(`{"a":"x"}`)}
+	head := e.Seal(hashchain.Head{})
+	line := string(e.AppendJSON(nil))
+	end := fmt.Sprintf("\n"+`{"head":{"seq":1,"hash":%q}}`, head.Hash)
+	hash := fmt.Sprintf(`,"hash":%q`, head.Hash)
+	bare := strings.Replace(line, hash, "", 1)
+	for name, c := range map[string]struct {
+		line  string
+		whole bool
+	}{
+		"as written":           {line, true},
+		"with spaces":          {strings.Replace(line, ",", " , ", 1), true},
+		"changed":              {strings.Replace(line, `"x"`, `"y"`, 1), false},
+		"the hash in a member": {strings.Replace(bare, `"a":"x"`, `"a":"x"`+hash, 1), false},
+		"the hash twice":       {strings.Replace(line, `"a":"x"`, `"a":"x"`+hash, 1), false},
+		"a name twice":         {strings.Replace(line, `,"id":"i"`, `,"id":"j","id":"i"`, 1), false},
+		"another member":       {strings.Replace(line, `,"id"`, `,"hush":1,"id"`, 1), false},
+		"text behind it":       {line + "{}", false},
+	} {
+		if _, err := hashchain.Verify(strings.NewReader(c.line+end), hashchain.Expect{}); (err == nil) != c.whole {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// BenchmarkVerify verifies an export of 10,000 entries: a hundredth of what must be done in
+// 10 seconds.
+func BenchmarkVerify(b *testing.B) {
+	var text []byte
+	var head hashchain.Head
+	for range 10_000 {
+		e := hashchain.Entry{
+			ID: "0199a7a4-0000-7000-8000-000000000000", At: time.Unix(1700000000, 0), Kind: "enforcement.blocked", SubjectAgentID: "0199a7a4-0000-7000-8000-000000000001",
+			RuleID: "no-mail", RunID: "0199a7a4-0000-7000-8000-000000000002",
+			Details: []byte(`{"action":"tool:mail","message":"After reading the web, sending mail needs an approval."}`),
+		}
+		head = e.Seal(head)
+		text = append(e.AppendJSON(text), '\n')
+	}
+	text = fmt.Appendf(text, `{"head":{"seq":%d,"hash":%q}}`, head.Seq, head.Hash)
+	for b.Loop() {
+		if _, err := hashchain.Verify(bytes.NewReader(text), hashchain.Expect{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func FuzzVerify(f *testing.F) {
 	f.Add([]byte(`{"seq":1,"prev_hash":"","hash":"x"}` + "\n" + `{"head":{"seq":1,"hash":"x"}}`))
 	f.Add([]byte(`{"head":{"seq":0,"hash":""}}`))

@@ -209,8 +209,7 @@ func (l *Ledger) export(ctx context.Context, who authz.Caller, _ *struct{}) (rou
 				return
 			}
 			for i := range entries {
-				line, err := json.Marshal(RecordOf(&entries[i]))
-				if !yield(line, err) || err != nil {
+				if !yield(entries[i].AppendJSON(nil), nil) {
 					return
 				}
 			}

@@ -36,7 +36,7 @@ func newDecisions(p *platform, g *governance, agents *agents, permitted *permiss
 	waiting := governanceInbox{delivery.notifications}
 	d := &decisions{
 		risks: assurance.New(p.kernel, assurance.Options{
-			Clock: p.clock, Ledger: g.ledger, Agents: agents.agents.Store(), Permissions: permitted.sets.Sets(),
+			Clock: p.clock, Ledger: g.ledger, Agents: agents.agents.Store(), Permissions: permitted.sets.Sets(), Head: g.ledger.Store.GetHead,
 		}),
 		builds: design.New(p.kernel, design.Options{Ledger: g.ledger, Inbox: waiting, Agent: agents.lockTx}),
 		court: court.New(p.kernel, court.Options{

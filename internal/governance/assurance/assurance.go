@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/hashchain"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
@@ -32,6 +33,8 @@ type Options struct {
 	Agents *resource.Store[agent.Agent]
 	// Permissions are what agents may do at most.
 	Permissions *resource.Store[permission.Set]
+	// Head returns the end of a company's ledger; nil: there is none.
+	Head func(ctx context.Context, tenant string) (hashchain.Head, error)
 }
 
 // Assurance classifies and assesses the agents of all companies.
@@ -83,6 +86,7 @@ func (a *Assurance) Routes() []route.Route {
 		route.Action(classify, a.classify),
 		route.Action(get, a.report),
 		route.Action(assess, a.assess),
+		a.conformityRoute(),
 	}
 }
 

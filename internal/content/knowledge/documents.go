@@ -109,7 +109,7 @@ func (s *Service) text(ctx context.Context, tenant string, u *Upload) (name, tex
 
 // extract makes a document of an upload, and its chunks. It holds one of the tenant's
 // places for the time that it takes.
-func (s *Service) extract(ctx context.Context, tenant string, b *base, u *Upload) (*Document, []string, error) {
+func (s *Service) extract(ctx context.Context, tenant string, b *base, u *Upload) (*Document, []chunk, error) {
 	release, err := s.Places.Acquire(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
@@ -119,12 +119,16 @@ func (s *Service) extract(ctx context.Context, tenant string, b *base, u *Upload
 	if err != nil {
 		return nil, nil, err
 	}
-	chunks := textindex.Chunk(content, b.ChunkSize, b.ChunkOverlap)
-	if len(chunks) > maxChunks {
-		return nil, nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document has %d chunks; the limit is", len(chunks)))
+	pieces := textindex.Chunk(content, b.ChunkSize, b.ChunkOverlap)
+	if len(pieces) > maxChunks {
+		return nil, nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document has %d chunks; the limit is", len(pieces)))
+	}
+	chunks := make([]chunk, len(pieces))
+	for i, headings := range textindex.Headings(content, pieces) {
+		chunks[i] = chunk{pieces[i], headings}
 	}
 	now := s.Clock.Now()
-	preview := text.Prefix(chunks[0], previewLength)
+	preview := text.Prefix(pieces[0], previewLength)
 	return &Document{
 		ID: ident.New(), KBID: b.ID, TenantID: tenant, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
 		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
@@ -146,7 +150,9 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	}
 	passages := make([]retrieval.Passage, len(chunks))
 	for i, chunk := range chunks {
-		passages[i] = retrieval.Passage{ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk, At: d.CreatedAt}
+		passages[i] = retrieval.Passage{
+			ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk.text, Words: place{titleOf(d.Name), chunk.headings}.words(), At: d.CreatedAt,
+		}
 	}
 	out := &Added{DocumentID: d.ID, Name: d.Name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}
 	if s.Search.Model() != "" {

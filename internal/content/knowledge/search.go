@@ -36,10 +36,13 @@ type Answer struct {
 type Result struct {
 	_ struct{} `json:"-" name:"KnowledgeSearchHit"`
 
-	Index  int     `json:"index" required:"true" doc:"Rank, starting at 1."`
-	Source string  `json:"source" required:"true" doc:"Name of the document."`
-	Text   string  `json:"text" required:"true"`
-	Score  float64 `json:"score" required:"true" doc:"How sure the result is, from 0 to 1: the share of the query that it matches by its words, or the likeness of its meaning."`
+	Index  int    `json:"index" required:"true" doc:"Rank, starting at 1."`
+	Source string `json:"source" required:"true" doc:"Name of the document."`
+	Text   string `json:"text" required:"true"`
+
+	Headings []string `json:"headings,omitzero" doc:"The headings of the document that the text stands under, outermost first."`
+
+	Score float64 `json:"score" required:"true" doc:"How sure the result is, from 0 to 1: the share of the query that it matches by its words, or the likeness of its meaning."`
 }
 
 // Question is a search of a base.
@@ -80,7 +83,9 @@ func (s *Service) Find(ctx context.Context, tenant, baseID string, q Question) (
 	}
 	for _, h := range got.Hits {
 		if p, ok := passages[h.ID]; ok { // it may have gone meanwhile
-			answer.Results = append(answer.Results, Result{Index: len(answer.Results) + 1, Source: names[p.SourceID], Text: p.Text, Score: h.Score})
+			answer.Results = append(answer.Results, Result{
+				Index: len(answer.Results) + 1, Source: names[p.SourceID], Text: p.Text, Headings: placeOf(p.Words).headings, Score: h.Score,
+			})
 		}
 	}
 	answer.Count, answer.Status = len(answer.Results), found

@@ -6,8 +6,8 @@ import (
 )
 
 // Chunk splits a text into pieces of at most size characters, each of which
-// repeats up to overlap characters of the previous one. It splits between
-// paragraphs if it can, else between lines, sentences or words, but never makes a
+// repeats up to overlap characters of the previous one. It splits before a Markdown
+// heading if it can, else between paragraphs, lines, sentences or words, but makes no
 // piece of less than half the size for that. Blank pieces are skipped. overlap is
 // at most half of size, and size at least 2.
 func Chunk(text string, size, overlap int) []string {
@@ -32,7 +32,7 @@ func Chunk(text string, size, overlap int) []string {
 // boundary returns the best place to split between least and most.
 func boundary(runes []rune, least, most int) int {
 	best, rank := most, 0
-	for i := most; i > least && rank < 4; i-- {
+	for i := most; i > least && rank < 5; i-- {
 		if r := cutRank(runes, i); r > rank {
 			best, rank = i, r
 		}
@@ -44,6 +44,8 @@ func boundary(runes []rune, least, most int) int {
 func cutRank(runes []rune, i int) int {
 	before := runes[i-1]
 	switch {
+	case before == '\n' && i < len(runes) && runes[i] == '#':
+		return 5
 	case before == '\n' && i > 1 && runes[i-2] == '\n':
 		return 4
 	case before == '\n':

@@ -292,3 +292,29 @@ func FuzzSearch(f *testing.F) {
 		}
 	})
 }
+
+func TestHeadings(t *testing.T) {
+	t.Parallel()
+	text := "intro\n\n# One\n\nfirst text\n\n## Two ##\n\nsecond text\n\n```\n# no heading\n```\nthird text\n\n## \n\n# Four\n#hashtag fourth text\n"
+	pieces := []string{"intro", "# One\n\nfirst text", "second text", "third text", "fourth text", "not there"}
+	want := [][]string{{}, {"One"}, {"One", "Two"}, {"One", "Two"}, {"Four"}, {"Four"}}
+	if diff := cmp.Diff(want, Headings(text, pieces)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	long := "# A\n\n" + strings.Repeat("word ", 30) + "\n# B\n\n" + strings.Repeat("more ", 10)
+	cut := Chunk(long, 200, 20)
+	if len(cut) != 2 || !strings.HasPrefix(cut[1], "word") && !strings.HasPrefix(cut[1], "# B") {
+		t.Errorf("%q", cut)
+	}
+}
+
+func FuzzHeadings(f *testing.F) {
+	f.Add("# A\n\ntext \xff\n## B\n", 10, 3)
+	f.Fuzz(func(t *testing.T, text string, size, overlap int) {
+		size = 2 + int(uint(size)%100)
+		pieces := Chunk(text, size, int(uint(overlap)%uint(size/2+1)))
+		if got := Headings(text, pieces); len(got) != len(pieces) {
+			t.Errorf("%d paths of %d pieces", len(got), len(pieces))
+		}
+	})
+}

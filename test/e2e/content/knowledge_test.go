@@ -2,6 +2,7 @@ package content
 
 import (
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -276,6 +277,25 @@ func TestMinScore(t *testing.T) {
 		}
 		for _, bad := range []any{-0.1, 1.5, "much"} {
 			apptest.CheckCode(t, n.Do("POST", path+"/search", object{"query": "refund", "min_score": bad}), 422, "VALIDATION_ERROR")
+		}
+	}
+}
+
+// A chunk is found by the headings that it stands under and by its document's title too,
+// and says which they are.
+func TestFoundByHeadings(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	base := "/api/v1/knowledge-bases/" + n.Expect(201, "POST", "/api/v1/knowledge-bases", object{"name": "Handbook", "chunk_size": 100, "chunk_overlap": 0})["id"].(string)
+	n.Expect(201, "POST", base+"/documents", object{"filename": "vehicle-policy.md", "content": "# Parking\n\n" +
+		"## Bicycles\n\nThey are left in the basement, next to the lift, and never on the pavement.\n\n" +
+		"## Cars\n\nSpaces are given out by the reception on the ground floor, for a week at a time."})
+	for query, want := range map[string]string{
+		"Where do bicycles go?": "[Parking Bicycles]", "parking cars": "[Parking Cars]", "What does the vehicle policy say of the basement?": "[Parking Bicycles]",
+	} {
+		found := n.Expect(200, "POST", base+"/search", object{"query": query})["results"].([]any)
+		if len(found) == 0 || fmt.Sprint(found[0].(object)["headings"]) != want {
+			t.Errorf("%q: %v", query, found)
 		}
 	}
 }

@@ -74,6 +74,7 @@ type commands struct {
 		Add       kbAddCommand       `cmd:"" help:"Add files and folders to a knowledge base."`
 		Documents kbDocumentsCommand `cmd:"" help:"List the documents of a knowledge base."`
 		Search    kbSearchCommand    `cmd:"" help:"Search a knowledge base."`
+		Eval      kbEvalCommand      `cmd:"" help:"Ask a knowledge base questions whose answers you know, and say how many it finds."`
 		Delete    kbDeleteCommand    `cmd:"" help:"Delete a knowledge base with its documents."`
 	} `cmd:"" name:"kb" group:"Knowledge" help:"Knowledge bases: documents that agents search."`
 

@@ -91,8 +91,10 @@ agentd approvals reject $(agentd approvals list --json | jq -r '.items[0].approv
 	"kb add": `mkdir -p handbook
 echo "We open at nine on Mondays." > handbook/hours.md
 agentd kb add Handbook handbook`,
-	"kb documents":  `agentd kb documents Handbook`,
-	"kb search":     `agentd kb search Handbook "when do you open"`,
+	"kb documents": `agentd kb documents Handbook`,
+	"kb search":    `agentd kb search Handbook "when do you open"`,
+	"kb eval": `printf '{"question": "when do you open?", "source": "hours.md"}\n{"question": "who won the cup?"}\n' > questions.jsonl
+agentd kb eval Handbook questions.jsonl --min-recall 0.85`,
 	"kb delete":     `agentd kb delete Handbook --yes`,
 	"models test":   `agentd models test builtin/echo`,
 	"webhooks list": `agentd webhooks list`,

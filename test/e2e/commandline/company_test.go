@@ -53,6 +53,24 @@ func TestKnowledgeBasesFromFolders(t *testing.T) {
 	s.run(0, words("kb create Handbook"), "Created knowledge base Handbook (")
 	s.run(1, words("kb add Handbook "+dir), "rules.md, 1 chunk.", "empty.txt was not added: the file is empty", "1 of 3 files could not be added")
 	s.run(0, words("kb search Handbook when do you open on monday"), "hours.csv", "9 to 5")
+	questions := `{"question":"When do you open on monday?","source":"hours.csv"}
+{"question":"May I smoke?","text":"No smoking"}
+
+{"question":"Who is the owner?","source":"rules.md"}
+{"question":"the of and"}
+{"question":"What about smoking?"}
+`
+	s.typing(questions).run(0, words("kb eval Handbook -"), "Who is the owner?", "3 questions with an answer: recall@5 0.667, mean reciprocal rank 0.667",
+		"2 questions without an answer: 0.500 find something")
+	s.typing(questions).run(0, words("kb eval Handbook - --json --limit 1"), `"mrr": 0.66`, `"unanswered": 2`)
+	s.typing(questions).run(0, words("kb eval Handbook - --min-score 1"), "recall@5 0.000", "0.000 find something")
+	s.typing(questions).run(1, words("kb eval Handbook - --min-recall 0.85"), "0.667 of the questions find their answer")
+	s.typing(questions).run(1, words("kb eval Handbook - --max-noise 0.1"), "0.500 of the questions without an answer find something")
+	s.typing("{}").run(1, words("kb eval Handbook -"), "line 1 has no question")
+	s.typing("\n[]").run(1, words("kb eval Handbook -"), "line 2 is not an object")
+	s.typing(`{"question":"x","answer":"y"}`).run(1, words("kb eval Handbook -"), "line 1 is not an object", "answer")
+	s.typing(" ").run(1, words("kb eval Handbook -"), "the file has no questions")
+	s.run(2, words("kb eval Handbook x.jsonl --limit 0"), "--limit must be from 1 to 100")
 	s.typing("Parking is free.").run(0, words("kb add Handbook - --name parking.txt"), "Added parking.txt, 1 chunk.")
 	s.run(0, words("kb documents Handbook"), "parking.txt", "hours.csv")
 	s.run(0, words("kb list"), "Handbook  3")

@@ -75,21 +75,24 @@ func (s *Service) addAttempts(tx txn.Tx, tenant string, all ...Attempt) error {
 	return s.Queue.EnqueueTx(tx, items...)
 }
 
-// runEvents are the events of the final statuses of runs. A run that neither
-// completed nor was cancelled has failed; its status says how.
+// runEvents are the events of the statuses of runs that end or wait for a person. A
+// run that neither completed nor was cancelled has failed; its status says how.
 var runEvents = map[run.Status]string{
 	run.Completed: "run.completed", run.Cancelled: "run.cancelled",
 	run.Failed: "run.failed", run.TimedOut: "run.failed", run.GuardrailBlocked: "run.failed", run.Rejected: "run.failed",
+	run.AwaitingApproval: "run.awaiting_approval", run.Paused: "run.awaiting_input", run.AuthRequired: "run.auth_required",
 }
 
 // maxPart is the size up to which the input and the output of a run are part of
 // its event.
 const maxPart = 64 << 10
 
-// OnRunState is a run.Watcher: it emits the events of runs that end.
+// OnRunState is a run.Watcher: it emits the events of runs that end or wait for a
+// person.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
-	name, ended := runEvents[r.Status]
-	if !ended || r.Options.Sandbox != nil {
+	name, known := runEvents[r.Status]
+	byHand := r.Status == run.Paused && r.PendingInput == nil // nothing is asked of anybody
+	if !known || byHand || r.Options.Sandbox != nil {
 		return nil
 	}
 	return s.Emit(tx, Event{TenantID: r.TenantID, Type: name, At: s.Clock.Now(), Data: func() (jsontext.Value, error) {

@@ -74,6 +74,9 @@ func TestRunEvents(t *testing.T) {
 			rec.Status = status
 			h.write(func(tx txn.Tx) error { return h.OnRunState(tx, &rec) })
 		}
+		asked := rec
+		asked.Status, asked.PendingInput = run.Paused, &run.PendingInput{Question: "Which year?"}
+		h.write(func(tx txn.Tx) error { return h.OnRunState(tx, &asked) })
 		h.write(func(tx txn.Tx) error {
 			return h.Violated(tx, &rec, policy.Violation{GuardrailID: "g", Name: "manners", Stage: policy.Input, Action: policy.Block})
 		})
@@ -107,6 +110,8 @@ func TestRunEvents(t *testing.T) {
 		want := map[emitted]bool{
 			{"run.completed", "completed"}: true, {"run.cancelled", "cancelled"}: true, {"run.failed", "failed"}: true,
 			{"run.failed", "timeout"}: true, {"run.failed", "guardrail_blocked"}: true, {"run.failed", "rejected"}: true,
+			{"run.awaiting_approval", "awaiting_approval"}: true, {"run.auth_required", "auth_required"}: true,
+			{"run.awaiting_input", "paused"}: true, // once: who pauses a run by hand waits for nothing
 		}
 		found := map[emitted]bool{}
 		for _, g := range got {

@@ -32,6 +32,11 @@ func NewRegistry() *Registry {
 		r.Register(EventType{Name: name, Data: reflect.TypeFor[RunData]()})
 	}
 	r.Register(
+		EventType{"run.awaiting_approval", reflect.TypeFor[RunData](), "A run waits until a person approves or rejects a tool call."},
+		EventType{"run.awaiting_input", reflect.TypeFor[RunData](), "A run waits for the answer to its question."},
+		EventType{"run.auth_required", reflect.TypeFor[RunData](), "A run waits for a person's authorization at an MCP server."},
+	)
+	r.Register(
 		EventType{Name: "agent.created"}, EventType{Name: "agent.updated"}, EventType{Name: "agent.deleted"},
 		EventType{Name: "quota.threshold", Data: reflect.TypeFor[QuotaData]()},
 		EventType{Name: "quota.exceeded", Data: reflect.TypeFor[QuotaData]()},
@@ -80,9 +85,9 @@ func (r *Registry) canonical(name string) (string, bool) {
 	return name, slices.ContainsFunc(r.types, func(t EventType) bool { return t.Name == name })
 }
 
-// RunData is the data of run.completed, run.failed and run.cancelled: the run
-// without its artifacts, which its last transaction may still be writing, and
-// without an input or output over 64 KiB.
+// RunData is the data of the events of runs: the run without its artifacts, which
+// its last transaction may still be writing, and without an input or output over
+// 64 KiB.
 type RunData struct {
 	_ struct{} `json:"-" name:"WebhookRunData"`
 

@@ -233,10 +233,18 @@ func TestRulesJudgeTheCallersTools(t *testing.T) {
 	}
 }
 
-// Delegation and spawning are judged beside the tools that do them.
+// Delegation, messages and spawning are judged beside the tools that do them.
 func TestRulesJudgeDelegation(t *testing.T) {
 	t.Parallel()
-	for tool, action := range map[string]string{"delegate_to_agent": "delegate", "spawn_agent": "spawn"} {
+	for _, act := range [][2]string{
+		{"delegate_to_agent", "delegate"},
+		{"delegate_to_agent", "message"},
+		{"delegate_to_worker", "delegate"},
+		{"delegate_to_worker", "message"},
+		{"a2a_send", "message"},
+		{"spawn_agent", "spawn"},
+	} {
+		tool, action := act[0], act[1]
 		r, g := governed(t, sqldbtest.Open(t, sqldbtest.SQLite), map[string]policy.Effect{action: policy.Deny})
 		r.tools = append(r.tools, echoing(tool))
 		r.agents.spec.Tools = []string{tool}

@@ -41,6 +41,10 @@ func (a *Ambassadors) requestKind() resource.Kind[Request] {
 		Filters: []string{"status"},
 		Default: func(r *Request) { r.Status = "pending" },
 		Label:   func(r *Request) string { return r.Subject },
+		Events: []resource.EventType{
+			{Name: "ambassador_request.created", Doc: "An agent asks the ambassadors for something.", Actions: []string{resource.Created}},
+			{Name: "ambassador_request.updated", Doc: "A request of an agent was acknowledged or resolved.", Actions: []string{resource.Updated}},
+		},
 		Validate: func(r *Request) []fault.Field {
 			if strings.TrimSpace(r.Subject) == "" {
 				return []fault.Field{{Field: "subject", Message: "it is blank"}}
@@ -105,6 +109,9 @@ func vetoKind() resource.Kind[Veto] {
 		PageSize: 50, MaxPageSize: 50,
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},
 		Omit:    []resource.Op{resource.OpCreate, resource.OpGet, resource.OpPatch, resource.OpDelete},
+		Events: []resource.EventType{
+			{Name: "veto.created", Doc: "An ambassador vetoed something.", Actions: []string{resource.Created}},
+		},
 	}
 }
 

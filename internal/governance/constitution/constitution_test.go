@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -388,6 +389,25 @@ func TestJudgingIsBounded(t *testing.T) {
 	cancel()
 	if _, err := constitution.JudgeWithin(ended, rules, policy.Run{}, act, time.Hour); err == nil {
 		t.Error("a caller that left gets a ruling")
+	}
+}
+
+// A rule that matches several names of an act is one finding.
+func TestRulesAreFoundOnce(t *testing.T) {
+	t.Parallel()
+	rules := []constitution.Rule{
+		{RuleID: "all", Principle: "p", Action: "*", RuleType: "prohibition", Severity: "warning"},
+		{RuleID: "messages", Principle: "p", Action: "message", RuleType: "prohibition", Severity: "error", Penalty: "block"},
+	}
+	act := policy.ToolAct("delegate_to_agent", `{"message":"Do it."}`, nil)
+	got, err := constitution.JudgeWithin(t.Context(), rules, policy.Run{}, act, time.Hour)
+	var found []string
+	for _, f := range got.Findings {
+		found = append(found, f.RuleID+" "+f.Action)
+	}
+	want := []string{"all tool:delegate_to_agent", "messages message"}
+	if err != nil || got.Effect != policy.Deny || !slices.Equal(found, want) {
+		t.Errorf("%v, %v, %q", got.Effect, err, found)
 	}
 }
 

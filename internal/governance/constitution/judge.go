@@ -66,12 +66,21 @@ func compile(rules []Rule) *ruleset {
 	return set
 }
 
-// match returns the rules that are for an act of an agent, with the action of each.
+// match returns the rules that are for an act of an agent, each once, with the first
+// action that it matched.
 func (s *ruleset) match(agent string, actions []string) (found []*compiled, by []string) {
+	var seen map[*compiled]bool // a rule can match several actions, but one only once
+	if len(actions) > 1 {
+		seen = map[*compiled]bool{}
+	}
 	add := func(rules []*compiled, action string) {
 		for _, r := range rules {
-			if r.binds(agent) {
-				found, by = append(found, r), append(by, action)
+			if !r.binds(agent) || seen[r] {
+				continue
+			}
+			found, by = append(found, r), append(by, action)
+			if seen != nil {
+				seen[r] = true
 			}
 		}
 	}

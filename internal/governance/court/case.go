@@ -124,7 +124,11 @@ func (c *Court) caseKind() resource.Kind[Case] {
 		Filters: []string{"status", "against_agent_id"},
 		Default: func(c *Case) { c.Status, c.RuleIDs, c.Appeals = Filed, []string{}, []Appeal{} },
 		Label:   func(c *Case) string { return c.Reason },
-		Before:  c.file,
+		Events: []resource.EventType{
+			{Name: "case.created", Doc: "A case was filed and waits for a ruling.", Actions: []string{resource.Created}},
+			{Name: "case.updated", Doc: "A case was ruled on, appealed or closed; its status says which.", Actions: []string{resource.Updated}},
+		},
+		Before: c.file,
 		After: func(e *resource.Edit[Case]) error {
 			if e.Action != resource.Created {
 				return nil

@@ -75,6 +75,10 @@ func (o Options) kind() resource.Kind[Request] {
 		Filters: []string{"status"},
 		Default: func(r *Request) { r.Status, r.Tools = pending, []string{} },
 		Label:   func(r *Request) string { return r.Title },
+		Events: []resource.EventType{
+			{Name: "design_request.created", Doc: "A new agent is asked for.", Actions: []string{resource.Created}},
+			{Name: "design_request.updated", Doc: "A request for a new agent moved on; its status says where.", Actions: []string{resource.Updated}},
+		},
 		Validate: func(r *Request) []fault.Field {
 			if strings.TrimSpace(r.Title+r.AgentName) == "" {
 				return []fault.Field{{Field: "title", Message: "it is blank, and so is agent_name; one of them is needed"}}

@@ -111,9 +111,13 @@ func (v *Voting) proposalKind() resource.Kind[Proposal] {
 			Name: "status", Doc: "Only proposals in this state: open, closed, vetoed or executed.",
 			Of: func(p *Proposal) string { return p.Status },
 		}},
-		Filters:  []string{"status"},
-		Default:  func(p *Proposal) { p.Status = open },
-		Label:    func(p *Proposal) string { return p.Title },
+		Filters: []string{"status"},
+		Default: func(p *Proposal) { p.Status = open },
+		Label:   func(p *Proposal) string { return p.Title },
+		Events: []resource.EventType{
+			{Name: "proposal.created", Doc: "A proposal waits for votes.", Actions: []string{resource.Created}},
+			{Name: "proposal.updated", Doc: "A vote was counted, vetoed or carried out: see status.", Actions: []string{resource.Updated}},
+		},
 		Validate: v.validate,
 		Before:   v.open,
 		After: func(e *resource.Edit[Proposal]) error {

@@ -85,17 +85,22 @@ func (Anarchy) Judge(context.Context, Run, Act) (Ruling, error) { return Ruling{
 // RecordTx implements Governor.
 func (Anarchy) RecordTx(txn.Tx, Run, Ruling) error { return nil }
 
+// actionsOf are the actions as which rules may judge calls of tools that reach other
+// agents, beside tool:<name>.
+var actionsOf = map[string][]string{
+	"delegate_to_agent":  {"delegate", "message"},
+	"delegate_to_worker": {"delegate", "message"},
+	"a2a_send":           {"message"},
+	"spawn_agent":        {"spawn"},
+}
+
 // ToolAct returns a tool call as an act of a run that has read sources.
 func ToolAct(name, arguments string, sources []string) Act {
-	act := Act{Actions: []string{"tool:" + name}, Arguments: jsontext.Value(arguments), Sources: sources}
+	act := Act{
+		Actions: append([]string{"tool:" + name}, actionsOf[name]...), Arguments: jsontext.Value(arguments), Sources: sources,
+	}
 	if strings.TrimSpace(arguments) == "" {
 		act.Arguments = nil
-	}
-	switch name {
-	case "delegate_to_agent":
-		act.Actions = append(act.Actions, "delegate")
-	case "spawn_agent":
-		act.Actions = append(act.Actions, "spawn")
 	}
 	return act
 }

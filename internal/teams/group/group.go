@@ -70,7 +70,7 @@ func Judge(ctx context.Context, g policy.Governor, of policy.Run, given Given) (
 	if err != nil {
 		return nil, err
 	}
-	ruling, err := g.Judge(ctx, of, policy.Act{Actions: []string{"delegate"}, Arguments: arguments, Sources: given.Sources})
+	ruling, err := g.Judge(ctx, of, policy.Act{Actions: []string{"delegate", "message"}, Arguments: arguments, Sources: given.Sources})
 	if err != nil {
 		return nil, err
 	}

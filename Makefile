@@ -81,6 +81,15 @@ test-clients: ## Run the official JavaScript clients against agentd; needs node 
 		cp test/clients/package-lock.json $(CLIENTS)/node_modules/.agentd-lock )
 	AGENTD_TEST_CLIENTS=$(CLIENTS) $(GO) test -count=1 -run '^TestOfficialClients$$' $(TESTFLAGS) ./test/e2e/compat
 
+# The types of the API are made from the document at each build; see docs/console.md.
+.PHONY: web
+web: ## Build the console into internal/edge/console/dist; needs node and npm
+	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --loglevel=error
+	npm ci --prefix web --ignore-scripts --no-audit --no-fund --loglevel=error
+	npm run --silent --prefix clients/typescript build
+	npm run --silent --prefix web check
+	node web/build.mjs
+
 GENERATED ?= $(dir $(CLIENTS))generated
 OAPI_CODEGEN_VERSION ?= v2.8.2
 

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/accounts/signin"
 	"agentd/internal/base/config"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
@@ -47,6 +48,7 @@ type App struct {
 type program struct {
 	accounts *accounts
 	models   *models
+	signIn   *signin.Service
 	parts    []part
 	server   *httpapi.Server
 }

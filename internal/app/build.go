@@ -86,5 +86,5 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &program{accounts: accounts, models: models, parts: append(parts, edge), server: server}, nil
+	return &program{accounts: accounts, models: models, signIn: members.signIn, parts: append(parts, edge), server: server}, nil
 }

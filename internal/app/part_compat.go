@@ -7,6 +7,7 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
+	"agentd/internal/edge/console"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
@@ -39,7 +40,8 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 		name: "compat",
 		endpoints: slices.Concat(
 			chat.Routes(), (&openai.ChatProxy{Proxy: agents.proxy}).Routes(), messages.Routes(), embeddings(models, agents).Routes(), sound.Routes(),
-			webpage.Pages{PublicURL: p.publicURL}.Routes(), webpage.Shared{Read: execution.sessions.ReadShared, PublicURL: p.publicURL}.Routes(),
+			console.Console{PublicURL: p.publicURL}.Routes(), webpage.Pages{PublicURL: p.publicURL}.Routes(),
+			webpage.Shared{Read: execution.sessions.ReadShared, PublicURL: p.publicURL}.Routes(),
 			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
 		),
 	}

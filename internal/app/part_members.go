@@ -17,6 +17,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/notification/notificationsql"
+	"agentd/internal/edge/console"
 	"agentd/internal/edge/webpage"
 	"agentd/internal/wire/oidcclient"
 )
@@ -83,6 +84,10 @@ func (m *members) part(p *platform, accounts *accounts) part {
 		endpoints: slices.Concat(
 			webpage.SignIn{
 				Service: m.signIn, NamesOf: accounts.identity.NamesOf, SignOut: accounts.identity.SignOut, PublicURL: p.publicURL,
+				Home: console.Home, CheckKey: func(ctx context.Context, key string) error {
+					_, err := accounts.identity.Authenticate(ctx, key)
+					return err
+				},
 			}.Routes(),
 			webpage.Invite{Invitations: m.people, PublicURL: p.publicURL}.Routes(),
 		),

@@ -18,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"agentd/internal/accounts/signin"
 	"agentd/internal/app/banner"
 	"agentd/internal/app/shortlog"
 	"agentd/internal/base/config"
@@ -64,7 +65,11 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 		return err
 	}
 	defer a.Stop(context.WithoutCancel(ctx))
-	if err := banner.Write(process.Out, a.describe(process.Version, process.Program)); err != nil {
+	shown, err := a.describe(ctx, process.Version, process.Program)
+	if err != nil {
+		return err
+	}
+	if err := banner.Write(process.Out, shown); err != nil {
 		return err
 	}
 	if err := a.platform.start(background(func(ctx context.Context) { a.program.models.probe(ctx, a.platform) })); err != nil {
@@ -145,7 +150,7 @@ func traces(ctx context.Context, c config.Observability, version string) (stop f
 }
 
 // describe returns what the banner prints.
-func (a *App) describe(version, program string) banner.Info {
+func (a *App) describe(ctx context.Context, version, program string) (banner.Info, error) {
 	cfg := a.platform.cfg
 	key, first := a.FirstKey()
 	i := banner.Info{
@@ -159,5 +164,12 @@ func (a *App) describe(version, program string) banner.Info {
 	if first && cfg.Security.OwnerKey.Empty() {
 		i.OwnerKey = secret.New(string(key.RawKey))
 	}
-	return i
+	if first {
+		token, err := a.program.signIn.NewLink(ctx, key.TenantID, key.UserID)
+		if err != nil {
+			return banner.Info{}, err
+		}
+		i.Link = secret.New(signin.LinkPath + "?token=" + token)
+	}
+	return i, nil
 }

@@ -193,6 +193,7 @@ type Service struct {
 	oauth         oauth
 	factors       *factors
 	links         links
+	oneTime       oneTime
 }
 
 // New returns a service.
@@ -226,6 +227,7 @@ func New(c Config) *Service {
 			invited: c.Invited, providers: available, tokens: pending, logins: in,
 		},
 		factors: second,
+		oneTime: oneTime{writer: c.Writer, store: c.Store, tokens: pending, logins: in},
 		links:   links{writer: c.Writer, store: c.Store, members: c.Members, outbox: c.Outbox, audit: c.Audit, providers: available},
 	}
 }

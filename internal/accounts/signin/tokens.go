@@ -29,6 +29,7 @@ const (
 	oauthToken    = "oauth"    // state of a flow with a provider
 	appToken      = "app"      // code that an app exchanges for a session
 	registerToken = "register" // link in an email
+	linkToken     = "link"     // link that signs a member in once
 )
 
 // newToken returns 43 random characters that can be used in URLs and cookies.
@@ -92,6 +93,8 @@ func invalidToken(kind string) error {
 	switch kind {
 	case registerToken:
 		return fault.New(fault.Malformed, "VERIFICATION_FAILED", "This link is unknown, or older than 24 hours; register again.")
+	case linkToken:
+		return fault.New(fault.Malformed, Failed, "This link was used already, or is older than 15 minutes.")
 	case appToken:
 		return fault.New(fault.Malformed, Failed, "This code is unknown, already used or expired; start the sign-in again.")
 	}

@@ -23,6 +23,8 @@ type Info struct {
 
 	FirstStart bool
 	OwnerKey   secret.String // the key that the first start made; empty: it was given
+	// Link is the path with the token that signs the owner in once; empty: there is none.
+	Link secret.String
 }
 
 // Write shows what there is to tell. A new owner's key is shown here and
@@ -31,6 +33,7 @@ func Write(w io.Writer, i Info) error {
 	var b strings.Builder
 	base := i.base()
 	fmt.Fprintf(&b, "agentd %s is ready.\n\n", i.Version)
+	fmt.Fprintf(&b, "  Console   %s\n", base)
 	fmt.Fprintf(&b, "  API       %s/api/v1  (described by %s/api/v1/openapi.json)\n", base, base)
 	fmt.Fprintf(&b, "  Chat      %s/v1  (the base URL for OpenAI's SDKs)\n", base)
 	fmt.Fprintf(&b, "  Database  %s\n", i.Database)
@@ -54,8 +57,11 @@ func Write(w io.Writer, i Info) error {
 	return err
 }
 
-// next is what to type after the first start.
+// next is what to open and to type after the first start.
 func (i Info) next(b *strings.Builder, base string) {
+	if !i.Link.Empty() {
+		fmt.Fprintf(b, "\nOpen the console with this link; it works once, within 15 minutes:\n\n  %s%s\n", base, i.Link.Reveal())
+	}
 	where := "In another terminal"
 	if strings.Contains(i.Program, "/") && !filepath.IsAbs(i.Program) {
 		where += ", in this directory"

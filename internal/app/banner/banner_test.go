@@ -14,7 +14,7 @@ func TestWrite(t *testing.T) {
 	for name, info := range map[string]Info{
 		"first": {
 			Version: "0.2.0", Program: "bin/agentd", Listening: "127.0.0.1:8080", Database: "SQLite in ./agentd-data",
-			FirstStart: true, OwnerKey: secret.New(key),
+			FirstStart: true, OwnerKey: secret.New(key), Link: secret.New("/signin/link?token=0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"),
 		},
 		"first-elsewhere": {
 			Version: "0.2.0", Program: "/usr/bin/agentd", Listening: "[::]:9000", Database: "SQLite in /data",

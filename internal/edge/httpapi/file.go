@@ -19,7 +19,15 @@ import (
 type File struct {
 	media string
 	made  func() (packed, error)
+	cache []string // Cache-Control
 }
+
+// forever is the Cache-Control of a file whose name changes with its content.
+var forever = []string{"public, max-age=31536000, immutable"}
+
+// Immutable lets browsers keep the file without asking again. It is called before the
+// file is served.
+func (f *File) Immutable() { f.cache = forever }
 
 // packed is a file as it is kept: compressed.
 type packed struct {
@@ -31,7 +39,7 @@ type packed struct {
 // NewFile returns a file of a media type. content is called once, on the first
 // request; zipped reports whether its bytes are compressed with gzip already.
 func NewFile(media string, content func() (data []byte, zipped bool, err error)) *File {
-	return &File{media, sync.OnceValues(func() (packed, error) {
+	return &File{media: media, cache: noCache, made: sync.OnceValues(func() (packed, error) {
 		data, zipped, err := content()
 		if err != nil {
 			return packed{}, err
@@ -85,7 +93,7 @@ func (f *File) Serve(w http.ResponseWriter, r *http.Request, _ authz.Caller) err
 		etag = `"` + p.etag + `-gzip"` // a strong tag names the bytes that are sent
 	}
 	h := w.Header()
-	h["Cache-Control"] = noCache
+	h["Cache-Control"] = f.cache
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("ETag", etag)
 	if hasTag(r.Header.Get("If-None-Match"), p.etag) {

@@ -35,6 +35,7 @@ type SignInService interface {
 	RequestCode(ctx context.Context, email string, terms bool) (*route.Cookie, error)
 	EnterCode(ctx context.Context, who authz.Caller, c signin.CodeEntry) (cookie *route.Cookie, needsFactor bool, err error)
 	EnterFactor(ctx context.Context, who authz.Caller, code string) error
+	OpenLink(ctx context.Context, who authz.Caller, token, label string) (cookie *route.Cookie, needsFactor bool, err error)
 	Register(ctx context.Context, r signin.Registration) (*route.Cookie, error)
 	CompleteRegistration(ctx context.Context, who authz.Caller, token, browser string) (*route.Cookie, error)
 }
@@ -47,6 +48,8 @@ type SignIn struct {
 	NamesOf func(ctx context.Context, tenantID, userID string) (company, person string)
 	// SignOut ends the session of a caller and returns the cookie that takes it away.
 	SignOut func(ctx context.Context, who authz.Caller) (*route.Cookie, error)
+	// CheckKey reports why a key cannot be used; nil: it can.
+	CheckKey func(ctx context.Context, key string) error
 	// Home is the path to which people return who came from nowhere; "": the page
 	// that shows who is signed in.
 	Home      string
@@ -86,9 +89,10 @@ var signInPage = NewPage(`{{if .Data.Ways.Mail}}<form method="post" action="{{.P
 <a class="button" href="{{$.Data.StartURL $.Prefix .}}">Sign in with {{.Name}}</a></p>
 {{end}}{{if and .Data.Ways.Signup .Data.Ways.Providers}}<p>
 Who is new here accepts the terms and the privacy policy of this service by signing in with one of these.</p>
-{{end}}{{if not .Data.Ways.Any}}<p>Nobody can sign in with a browser here yet: this deployment sends no email and knows no sign-in provider.
-Its operator can set <code>AGENTD_SMTP_URL</code> or <code>AGENTD_OIDC_PROVIDERS</code>. Programs use API keys.</p>
-{{end}}`)
+{{end}}{{if not .Data.Ways.Any}}<p>This deployment sends no email and knows no sign-in provider.
+Its operator can set <code>AGENTD_SMTP_URL</code> or <code>AGENTD_OIDC_PROVIDERS</code>; until then an API key opens the console.</p>
+{{end}}<p><a href="{{.Prefix}}` + keyPath + `{{.Data.Query}}">Use an API key</a></p>
+`)
 
 var codePage = NewPage(`<p>If <strong>{{.Data.Email}}</strong> can sign in here, an email with a code is on its way.
 It is valid for ten minutes.</p>
@@ -167,7 +171,7 @@ func (s SignIn) Routes() []httpapi.Raw {
 	signedIn := func(method, path string, serve serveFunc, fail failFunc, limits ...route.Limit) httpapi.Raw {
 		return httpapi.Raw{Row: route.Row{Method: method, Path: path, HalfOpen: true, Limits: limits}, Serve: serve, Fail: fail}
 	}
-	return []httpapi.Raw{
+	return append(s.directRoutes(public), []httpapi.Raw{
 		public("GET", signInPath, s.askEmail, s.failWith(signInPage, "Sign in")),
 		public("POST", signInPath, s.sendCode, s.failSending, signin.CodeLimits...),
 		public("POST", codePath, s.enterCode, s.failWith(codePage, "Enter the code"), signin.CodeLimits...),
@@ -180,7 +184,7 @@ func (s SignIn) Routes() []httpapi.Raw {
 		public("POST", confirmPath, s.confirm, s.failWith(confirmPage, "Confirm your address"), signin.GuessLimits...),
 		signedIn("GET", accountPath, s.account, s.toSignIn),
 		signedIn("POST", signOutPath, s.signOut, s.toSignIn),
-	}
+	}...)
 }
 
 type (
@@ -422,7 +426,7 @@ func (s SignIn) account(w http.ResponseWriter, r *http.Request, who authz.Caller
 // signOut ends a session. A key that a browser keeps in a cookie stays valid, as a
 // button must not revoke what programs use: only its cookie is taken away.
 func (s SignIn) signOut(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-	cookie := &route.Cookie{Name: "svc_auth_token"}
+	cookie := &route.Cookie{Name: keyCookieName}
 	if who.SessionID != "" {
 		var err error
 		if cookie, err = s.SignOut(r.Context(), who); err != nil {

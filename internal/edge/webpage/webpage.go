@@ -1,5 +1,6 @@
-// Package webpage serves pages for browsers: a welcome page at / and the API
-// reference at /docs, which shows the OpenAPI document of this server with Swagger UI.
+// Package webpage serves pages for browsers that need no console: signing in, invites,
+// shared conversations, and the API reference at /docs, which shows the OpenAPI document
+// of this server with Swagger UI.
 // Everything comes from the program; nothing is fetched from elsewhere.
 package webpage
 
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	"agentd/internal/base/authz"
-	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
 )
@@ -18,18 +18,13 @@ import (
 //go:embed assets/LICENSE assets/NOTICE assets/swagger-ui-bundle.js.LICENSE.txt.gz
 var assets embed.FS
 
-// Policies of the pages: nothing is loaded from elsewhere, no script stands in a page,
-// and no page is framed. Swagger UI draws with images in data URLs.
-const (
-	plainPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	docsPolicy  = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+// docsPolicy is the policy of the reference: nothing is loaded from elsewhere, no script
+// stands in a page, and no page is framed. Swagger UI draws with images in data URLs.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Pages are the pages. They are made once.
 type Pages struct {
-	// Console is the path of the console; "": there is none.
-	Console string
 	// PublicURL returns the address of this deployment.
 	PublicURL func() string
 }
@@ -40,7 +35,7 @@ func (p Pages) Routes() []httpapi.Raw {
 	page := func(path string, serve func(http.ResponseWriter, *http.Request, authz.Caller) error) httpapi.Raw {
 		return httpapi.Raw{Row: route.Row{Method: http.MethodGet, Path: path, Public: true}, Quiet: true, Serve: serve}
 	}
-	all := []httpapi.Raw{page("/", p.welcome), page("/docs", p.docs), page("/docs/", p.docs)}
+	all := []httpapi.Raw{page("/docs", p.docs), page("/docs/", p.docs)}
 	for _, f := range []struct{ name, stored, media string }{
 		{"docs.js", "docs.js", "text/javascript; charset=utf-8"},
 		{"page.css", "page.css", "text/css; charset=utf-8"},
@@ -59,23 +54,6 @@ func (p Pages) Routes() []httpapi.Raw {
 	return all
 }
 
-var welcomePage = NewPage(`<p>This server runs AI agents: durably, streamed, behind one API.</p>
-<ul>
-{{with .Data.Console}}<li><a href="{{.}}">Console</a>: agents, chats, runs and approvals in the browser</li>
-{{end}}<li><a href="{{.Prefix}}/docs">API reference</a>: every operation, with its fields and examples</li>
-<li><a href="{{.Prefix}}/api/v1/openapi.json">OpenAPI document</a>, for client generators</li>
-<li><a href="{{.Prefix}}/health">Health</a> of this server</li>
-<li><a href="{{.Prefix}}/signin">Sign in</a> with this browser</li>
-</ul>
-<p>Programs use <code>{{.Data.Base}}/api/v1</code> with an API key; clients of OpenAI use <code>{{.Data.Base}}/v1</code> as their base URL.
-From a terminal:</p>
-<pre><code>export AGENTD_URL={{.Data.Base}}
-export AGENTD_KEY=svc_…    # the first start printed it
-agentd agent create --name hello
-agentd chat hello</code></pre>
-<p>A lost key is replaced on the machine of the server: <code>agentd admin key create --role owner --scopes '*' --name NAME</code></p>
-`)
-
 // docsPage has a body of its own: Swagger UI has its own style, and no dark one.
 var docsPage = newPage(`{{define "head"}}
 <link rel="stylesheet" href="{{.Prefix}}/docs/swagger-ui.css">{{end}}
@@ -83,23 +61,6 @@ var docsPage = newPage(`{{define "head"}}
 <noscript><p>This page needs JavaScript. The same is in <a href="{{.Prefix}}/api/v1/openapi.json">the OpenAPI document</a>.</p></noscript>
 <div id="docs"></div><script src="{{.Prefix}}/docs/swagger-ui-bundle.js"></script>
 <script src="{{.Prefix}}/docs/docs.js"></script></body>{{end}}`)
-
-// welcome serves browsers. Programs that ask for / get the refusal of any path that
-// does not exist.
-func (p Pages) welcome(w http.ResponseWriter, r *http.Request, _ authz.Caller) error {
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		return fault.New(fault.NotFound, "",
-			"There is nothing at this path; /api/v1/openapi.json lists the operations, and /docs shows them in a browser.")
-	}
-	scheme := "http://"
-	if strings.HasPrefix(p.PublicURL(), "https://") {
-		scheme = "https://"
-	}
-	prefix := PathPrefix(p.PublicURL())
-	return welcomePage.showPublic(w, plainPolicy, View{
-		Title: "agentd", Prefix: prefix, Data: struct{ Console, Base string }{p.Console, scheme + r.Host + prefix},
-	})
-}
 
 func (p Pages) docs(w http.ResponseWriter, _ *http.Request, _ authz.Caller) error {
 	return docsPage.showPublic(w, docsPolicy, View{Title: "agentd API reference", Prefix: PathPrefix(p.PublicURL())})

@@ -42,6 +42,13 @@ func (people) EnterCode(_ context.Context, _ authz.Caller, c signin.CodeEntry) (
 
 func (people) EnterFactor(context.Context, authz.Caller, string) error { return nil }
 
+func (people) OpenLink(_ context.Context, _ authz.Caller, token, _ string) (*route.Cookie, bool, error) {
+	if token != "fresh" {
+		return nil, false, fault.New(fault.Malformed, signin.Failed, "This link was used already.")
+	}
+	return identity.SessionCookie("svs_raw"), false, nil
+}
+
 func (people) Register(context.Context, signin.Registration) (*route.Cookie, error) {
 	return &route.Cookie{Name: signin.RegisterCookie, Value: "browser", Lasts: time.Minute}, nil
 }
@@ -88,6 +95,13 @@ func serve(t *testing.T) http.Handler {
 		webpage.SignIn{
 			Service: people{}, PublicURL: public,
 			NamesOf: func(context.Context, string, string) (string, string) { return "Acme", "Bob" },
+			CheckKey: func(_ context.Context, key string) error {
+				if key != "svc_key" {
+					return fault.New(fault.Unauthenticated, "", "No.")
+				}
+				return nil
+			},
+			Home:    "/",
 			SignOut: func(context.Context, authz.Caller) (*route.Cookie, error) { return identity.NoSessionCookie(), nil },
 		}.Routes(),
 		webpage.Invite{Invitations: people{}, PublicURL: public}.Routes(),
@@ -131,13 +145,16 @@ func TestPages(t *testing.T) {
 	api := serve(t)
 	const signedIn = "__Host-svc_session=svs_raw"
 	for _, tt := range []struct{ method, path, body, cookie, says string }{
-		{"GET", "/", "", "", "AGENTD_URL=https://example.com/team"},
 		{"GET", "/docs", "", "", "swagger-ui"},
 		{"GET", "/shared/link", "", "", "Conversation with &lt;b&gt;Chef"},
 		{"GET", "/signin", "", "", "Sign in with Corp"},
 		{"POST", "/signin", "email=bob%40example.com", "", "bob@example.com"},
 		{"POST", "/signin/code", "email=bob%40example.com&code=1", "", "I am new here"},
 		{"GET", "/signin/mfa", "", signedIn, "authenticator"},
+		{"GET", "/signin/key", "", "", "API key"},
+		{"POST", "/signin/key", "key=svc_no", "", "not a valid key"},
+		{"GET", "/signin/link?token=x", "", "", `value="x"`},
+		{"POST", "/signin/link", "token=x", "", "used already"},
 		{"GET", "/signup", "", "", "terms"},
 		{"POST", "/signup", "email=bob%40example.com", "", "24 hours"},
 		{"GET", "/verify-email?token=x", "", "", `value="x"`},
@@ -188,7 +205,7 @@ func TestSignInSetsTheCookieOfTheHost(t *testing.T) {
 func TestFormsOfOtherSites(t *testing.T) {
 	t.Parallel()
 	api := serve(t)
-	for _, path := range []string{"/signin", "/signin/code", "/signin/mfa", "/signup", "/verify-email", "/signout", "/invite"} {
+	for _, path := range []string{"/signin", "/signin/code", "/signin/key", "/signin/link", "/signin/mfa", "/signup", "/verify-email", "/signout", "/invite"} {
 		for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
 			res, page := send(t, api, "POST", path, "email=bob%40example.com", "Cookie", "__Host-svc_session=svs_raw", header[0], header[1])
 			if res.StatusCode != http.StatusForbidden || len(res.Cookies()) > 0 {
@@ -198,6 +215,29 @@ func TestFormsOfOtherSites(t *testing.T) {
 		res, page := send(t, api, "POST", path, "email=bob%40example.com&code=1", "Cookie", "__Host-svc_session=svs_raw", "Origin", "https://agents.example.com")
 		if res.StatusCode == http.StatusForbidden {
 			t.Errorf("%s from our own page: %s", path, page)
+		}
+	}
+}
+
+// A key and a one-time link sign a browser in, with a cookie that no script reads, and
+// lead on: to where the person came from, or to the console.
+func TestKeysAndLinksSignIn(t *testing.T) {
+	t.Parallel()
+	api := serve(t)
+	for _, tt := range []struct{ path, body, location, cookie, value string }{
+		{"/signin/key", "key=+svc_key+&return_to=%2Fruns%2Fx%3Ftab%3Devents", "/team/runs/x?tab=events", "svc_auth_token", "svc_key"},
+		{"/signin/key", "key=svc_key&return_to=%2F%2Fevil.example", "/team/", "svc_auth_token", "svc_key"},
+		{"/signin/link", "token=fresh", "/team/", "__Host-svc_session", "svs_raw"},
+	} {
+		res, page := send(t, api, "POST", tt.path, tt.body)
+		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != tt.location {
+			t.Errorf("%s: %d to %q\n%s", tt.path, res.StatusCode, res.Header.Get("Location"), page)
+		}
+		i := slices.IndexFunc(res.Cookies(), func(c *http.Cookie) bool { return c.Name == tt.cookie })
+		if i < 0 {
+			t.Errorf("%s sets %v", tt.path, res.Cookies())
+		} else if c := res.Cookies()[i]; c.Value != tt.value || !c.HttpOnly || !c.Secure || c.MaxAge <= 0 {
+			t.Errorf("%s sets %v", tt.path, c)
 		}
 	}
 }

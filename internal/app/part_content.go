@@ -76,6 +76,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 	c.reading = share.New(readers, readersEach, readersWait)
 	c.search = retrieval.New(retrieval.Config{
 		Store: retrievalsql.New(p.db), Writer: p.db, Queue: p.queue, Embedder: models.embedder, Clock: p.clock, Log: p.log, Lease: lease,
+		Memory: p.cfg.Models.SearchMemoryMiB << 20,
 	})
 	c.memory = &memory.Service{
 		Store: memorysql.New(p.db), Search: c.search, Files: files, Texts: texts, Places: c.reading, Writer: p.db,

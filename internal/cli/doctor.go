@@ -138,7 +138,32 @@ func (cmd *doctorCommand) checkServer(inv *invocation, c *client.Client) []findi
 		return append(found, finding{"key", failed, clean(err.Error()), "AGENTD_KEY must be a key of this server."})
 	}
 	found = append(found, finding{"key", ok, fmt.Sprintf("role %s in %s.", me.Role, oneLine(me.Tenant.Name)), ""})
-	return append(found, checkModel(inv, c))
+	return append(found, checkModel(inv, c), checkEmbeddings(inv, c))
+}
+
+// checkEmbeddings embeds a word. How a server without an embedding model searches is no
+// failure.
+func checkEmbeddings(inv *invocation, c *client.Client) finding {
+	var made struct {
+		Model string `json:"model"`
+		Data  []struct {
+			Embedding []float64 `json:"embedding"`
+		} `json:"data"`
+	}
+	began := inv.now()
+	err := c.Do(inv, http.MethodPost, "/v1/embeddings", map[string]string{"input": "agentd"}, &made)
+	if p, refused := errors.AsType[*client.Problem](err); refused && p.Status == http.StatusNotImplemented {
+		return finding{"embeddings", skipped, "the server has no embedding model; knowledge and memory are found by their words.",
+			"To find by meaning too, start it with AGENTD_EMBEDDING_MODEL; AGENTD_EMBEDDING_BASE_URL says where it is."}
+	}
+	switch {
+	case err != nil:
+		return finding{"embeddings", warning, clean(err.Error()), "See the server's log: knowledge and memory are found by their words meanwhile."}
+	case len(made.Data) == 0 || len(made.Data[0].Embedding) == 0:
+		return finding{"embeddings", warning, "the server's embedding model answers nothing.", "AGENTD_EMBEDDING_MODEL must be a model of embeddings."}
+	}
+	return finding{"embeddings", ok, fmt.Sprintf("%s answers in %s with %d numbers.", oneLine(made.Model), formatDuration(inv.now().Sub(began)),
+		len(made.Data[0].Embedding)), ""}
 }
 
 func checkModel(inv *invocation, c *client.Client) finding {

@@ -147,6 +147,7 @@ type Models struct {
 	EmbeddingModel   string        `env:"AGENTD_EMBEDDING_MODEL" name:"embedding-model" placeholder:"NAME" help:"Model that turns texts into vectors, so that memory and knowledge are found by meaning too. Empty: they are found by their words alone."`
 	EmbeddingBaseURL string        `env:"AGENTD_EMBEDDING_BASE_URL" name:"embedding-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint of that model. Empty: AGENTD_MODEL_BASE_URL, with its key."`
 	EmbeddingAPIKey  secret.String `env:"AGENTD_EMBEDDING_API_KEY" name:"embedding-api-key" placeholder:"KEY" help:"Key for AGENTD_EMBEDDING_BASE_URL; it is sent nowhere else."`
+	SearchMemoryMiB  int           `env:"AGENTD_SEARCH_MEMORY_MIB" name:"search-memory-mib" default:"256" placeholder:"MIB" help:"Memory for the indexes of memory and knowledge on this node, in MiB, 16 at least. Those that were not searched for the longest time are dropped, and made again from the database when they are searched."`
 
 	SpeechModel        string `env:"AGENTD_SPEECH_MODEL" name:"speech-model" placeholder:"NAME" help:"Model that speaks, as PROVIDER/NAME or a name that the default provider knows. Empty: /llm/audio/speech is 501."`
 	SpeechVoice        string `env:"AGENTD_SPEECH_VOICE" name:"speech-voice" placeholder:"NAME" help:"Voice of those who ask for none. Empty: alloy."`

@@ -115,6 +115,8 @@ func TestValidate(t *testing.T) {
 		{"another database", []string{"--database-url=mysql://h/agentd"}, "AGENTD_DATABASE_URL must begin with postgres:// or postgresql://"},
 		{"nats cluster", []string{"--nats-url=nats://a:4222,nats://b:4222"}, ""},
 		{"half a nats cluster", []string{"--nats-url=nats://a:4222,http://b:4222"}, "AGENTD_NATS_URL must begin with nats:// or tls://"},
+		{"search memory", []string{"--search-memory-mib=16"}, ""},
+		{"little search memory", []string{"--search-memory-mib=15"}, "AGENTD_SEARCH_MEMORY_MIB must be from 16 to 1048576"},
 		{"short secret key", []string{"--secret-key=aGVsbG8="}, "AGENTD_SECRET_KEY holds 5 bytes and must hold 32"},
 		{"secret key in no base64", []string{"--secret-key=***"}, "AGENTD_SECRET_KEY is not base64"},
 		{"secret key, url spelling", []string{"--secret-key=__________________________________________8"}, ""},

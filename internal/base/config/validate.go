@@ -131,6 +131,12 @@ func (m *Models) validate(v *verdict) {
 		}
 		return nil
 	})
+	v.check("AGENTD_SEARCH_MEMORY_MIB", m.SearchMemoryMiB != 0, func() error {
+		if m.SearchMemoryMiB < 16 || m.SearchMemoryMiB > 1<<20 {
+			return errors.New("must be from 16 to 1048576")
+		}
+		return nil
+	})
 	v.check("AGENTD_SPEECH_MODEL", m.SpeechModel != "", served(m.SpeechModel))
 	v.check("AGENTD_TRANSCRIPTION_MODEL", m.TranscriptionModel != "", served(m.TranscriptionModel))
 	v.check("AGENTD_MODEL_PRICES", m.Prices != "", func() error { return checkFile(m.Prices) })

@@ -124,11 +124,11 @@ func (s *Service) extract(ctx context.Context, tenant string, b *base, u *Upload
 		return nil, nil, chunkLimit(b, maxChunks, fmt.Sprintf("The document has %d chunks; the limit is", len(pieces)))
 	}
 	chunks := make([]chunk, len(pieces))
-	for i, headings := range textindex.Headings(content, pieces) {
-		chunks[i] = chunk{pieces[i], headings}
+	for i, place := range textindex.Places(content, pieces) {
+		chunks[i] = chunk{strings.ReplaceAll(pieces[i], textindex.PageBreak, ""), place}
 	}
 	now := s.Clock.Now()
-	preview := text.Prefix(pieces[0], previewLength)
+	preview := text.Prefix(chunks[0].text, previewLength)
 	return &Document{
 		ID: ident.New(), KBID: b.ID, TenantID: tenant, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
 		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
@@ -151,7 +151,8 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	passages := make([]retrieval.Passage, len(chunks))
 	for i, chunk := range chunks {
 		passages[i] = retrieval.Passage{
-			ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk.text, Words: place{titleOf(d.Name), chunk.headings}.words(), At: d.CreatedAt,
+			ID: ident.New(), SourceID: d.ID, Position: i, Text: chunk.text, Words: place{titleOf(d.Name), chunk.Headings}.words(),
+			Start: chunk.Start, Page: chunk.Page, At: d.CreatedAt,
 		}
 	}
 	out := &Added{DocumentID: d.ID, Name: d.Name, ChunksCreated: len(chunks), Status: statusReady, EmbeddingStatus: keywordOnly}

@@ -29,7 +29,7 @@ import (
 const (
 	maxText        = 5_000_000 // characters of a document
 	maxChunks      = 5_000     // of a document
-	maxBaseChunks  = 50_000
+	maxBaseChunks  = 200_000
 	previewLength  = 300
 	attachedShown  = 50
 	documentsMost  = 500

@@ -5,12 +5,13 @@ import (
 	"strings"
 
 	"agentd/internal/base/text"
+	"agentd/internal/content/textindex"
 )
 
-// chunk is a piece of a document, and the headings that it stands under.
+// chunk is a piece of a document, and where it stands.
 type chunk struct {
-	text     string
-	headings []string
+	text string
+	textindex.Place
 }
 
 // place is where a chunk stands: the title of its document, and the headings that it is

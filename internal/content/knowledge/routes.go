@@ -232,6 +232,8 @@ type searchIn struct {
 		Limit int    `json:"limit" default:"10" doc:"1 to 100. Default: 10."`
 
 		MinScore *float64 `json:"min_score,omitzero" minimum:"0" maximum:"1" doc:"Results have at least this score; 0: all that matches. Default: 0.2 by words, 0.3 by meaning."`
+
+		Neighbours int `json:"neighbours,omitzero" minimum:"0" maximum:"3" doc:"How many chunks before and after each result are returned with it. Default: 0."`
 	}
 }
 
@@ -240,7 +242,7 @@ func (s *Service) search(ctx context.Context, who authz.Caller, in *searchIn) (*
 		return nil, fault.BadFields(fault.Field{Field: "query", Message: "it is blank"})
 	}
 	return s.Find(ctx, who.TenantID, in.ID, Question{
-		Text: in.Body.Query, Limit: min(max(in.Body.Limit, 1), searchMost), MinScore: in.Body.MinScore,
+		Text: in.Body.Query, Limit: min(max(in.Body.Limit, 1), searchMost), MinScore: in.Body.MinScore, Neighbours: in.Body.Neighbours,
 	})
 }
 

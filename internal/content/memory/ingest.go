@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"agentd/internal/base/fault"
@@ -115,7 +116,7 @@ func (s *Service) text(ctx context.Context, tenant string, d Document) (name, te
 		f.Extra = map[string]any{"filename": name, "mime_type": file.MimeType}
 		return "", "", f
 	}
-	return name, text, nil
+	return name, strings.ReplaceAll(text, textindex.PageBreak, ""), nil
 }
 
 // Imported describes an import.

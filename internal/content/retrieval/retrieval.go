@@ -10,12 +10,12 @@
 package retrieval
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
 
 	"agentd/internal/base/cache"
-
 	"agentd/internal/base/clock"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/model"
@@ -30,6 +30,8 @@ type Passage struct {
 	Kind     string // searches may be restricted to some kinds
 	Text     string
 	Words    string // by which it is found too, and which are not embedded
+	Start    int    // characters of its source before it; -1: not known
+	Page     int    // of its source, from 1; 0: none
 	Boost    float64
 	At       time.Time // the time that decay counts from
 
@@ -99,6 +101,9 @@ type Store interface {
 	ListIDs(ctx context.Context, tenant, collection string) ([]string, error)
 	// ListByID returns passages by their ids, without vectors; absent ones are skipped.
 	ListByID(ctx context.Context, tenant, collection string, ids []string) (map[string]Passage, error)
+	// ListAround returns the passages of a source at some positions, in their order and
+	// without vectors.
+	ListAround(ctx context.Context, tenant, collection, source string, first, last int) ([]Passage, error)
 	// ListPending returns passages that the model has not processed, without vectors.
 	ListPending(ctx context.Context, tenant, collection, model string, limit int) ([]Passage, error)
 	// CountBySource returns the numbers of passages by source.
@@ -111,10 +116,6 @@ const WorkKind = "embed"
 // maxEmbedded is how many characters of a text are embedded.
 const maxEmbedded = 8000
 
-// cacheBytes bounds the memory of all indexes. A single larger collection keeps
-// its index while nothing else is searched.
-const cacheBytes = 256 << 20
-
 // Config are the dependencies of a Service.
 type Config struct {
 	Store    Store
@@ -124,6 +125,9 @@ type Config struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Lease    time.Duration // of the work
+	// Memory bounds the bytes of all indexes; 0: 256 MiB. A single larger collection
+	// keeps its index while nothing else is searched.
+	Memory int
 }
 
 // Service searches collections and embeds their passages. It is safe for
@@ -137,9 +141,11 @@ type key struct{ tenant, collection string }
 
 // New returns a service.
 func New(c Config) *Service {
+	const unit = 1 << 10 // so that the weight of any index fits 32 bits
+	memory := uint64(max(cmp.Or(c.Memory, 256<<20)/unit, 1))
 	return &Service{c, cache.New(cache.Options[key, *indexed]{
-		Weight: cacheBytes,
-		Weigh:  func(_ key, x *indexed) uint32 { return uint32(min(max(x.bytes.Load(), 1<<10), cacheBytes)) },
+		Weight: memory,
+		Weigh:  func(_ key, x *indexed) uint32 { return uint32(min(uint64(x.bytes.Load())/unit+1, memory)) },
 	})}
 }
 

@@ -192,7 +192,7 @@ func TestSourcesAndWeights(t *testing.T) {
 		for i := range 2*50 + 7 { // more than one statement takes
 			passages = append(passages, retrieval.Passage{ID: fmt.Sprintf("p%03d", i), SourceID: a, Position: i, Text: fmt.Sprint("alpha ", i), Boost: 0.5, At: r.clock.Now()})
 		}
-		passages = append(passages, retrieval.Passage{ID: "q", SourceID: b, Text: "beta", Vector: []float32{1, -2.5}, Model: "e", At: r.clock.Now()})
+		passages = append(passages, retrieval.Passage{ID: "q", SourceID: b, Text: "beta", Vector: []float32{51, -127}, Model: "e", At: r.clock.Now()})
 		r.edit(tenant, c, func(e *retrieval.Edit) error { return e.Insert(passages...) })
 		counts, err := r.Store.CountBySource(t.Context(), tenant, c, "e")
 		want := map[string]retrieval.Count{a: {Total: 107, Pending: 107}, b: {Total: 1, Embedded: 1}}

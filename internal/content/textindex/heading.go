@@ -1,17 +1,34 @@
 package textindex
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
-// Headings returns, for each piece of a text that [Chunk] made, the Markdown headings that
-// it stands under, outermost first. A piece that begins with headings stands under them.
-func Headings(text string, pieces []string) [][]string {
-	paths := make([][]string, len(pieces))
+// PageBreak stands between the pages of a text that has pages.
+const PageBreak = "\f"
+
+// Place is where a piece of a text stands.
+type Place struct {
+	Headings []string // Markdown headings that it stands under, outermost first
+	Start    int      // characters of the text before it; -1: not known
+	Page     int      // on which it begins, from 1; 0: the text has no pages
+}
+
+// Places returns where the pieces of a text stand that [Chunk] made. A piece that begins
+// with headings stands under them.
+func Places(text string, pieces []string) []Place {
+	all := make([]Place, len(pieces))
 	var path []heading
 	fenced, from, line := false, 0, 0
+	counted, chars, page := 0, 0, 0
+	if strings.Contains(text, PageBreak) {
+		page = 1
+	}
 	for i, piece := range pieces {
 		at := strings.Index(text[from:], piece)
 		if at < 0 { // the text is no valid UTF-8, which pieces are
-			paths[i] = titles(path)
+			all[i] = Place{titles(path), -1, page}
 			continue
 		}
 		start := from + at
@@ -24,10 +41,15 @@ func Headings(text string, pieces []string) [][]string {
 			path, fenced = under(path, strings.TrimSpace(text[line:next]), fenced)
 			line = next
 		}
-		paths[i] = titles(path)
+		passed := text[counted:start]
+		counted, chars = start, chars+utf8.RuneCountInString(passed)
+		if page > 0 {
+			page += strings.Count(passed, PageBreak)
+		}
+		all[i] = Place{titles(path), chars, page}
 		from = start + 1 // pieces may overlap
 	}
-	return paths
+	return all
 }
 
 // leading returns the length of the headings and blank lines that a piece begins with.

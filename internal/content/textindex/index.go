@@ -3,10 +3,7 @@
 // content and the query, so that two nodes with the same texts answer alike.
 package textindex
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Doc is an indexed text. The text itself is not stored.
 type Doc struct {
@@ -29,6 +26,7 @@ type Index struct {
 	words    int // of all live texts
 	vectors  int
 	bytes    int
+	exact    int // exactNumbers
 }
 
 type posting struct {
@@ -43,11 +41,13 @@ type slot struct {
 	at     time.Time
 	length int32   // in words
 	terms  []int32 // without duplicates
-	vector []float32
+	vector vector
 }
 
 // New returns an empty index.
-func New() *Index { return &Index{terms: map[string]int32{}, byID: map[string]int32{}} }
+func New() *Index {
+	return &Index{terms: map[string]int32{}, byID: map[string]int32{}, exact: exactNumbers}
+}
 
 // Len returns the number of texts.
 func (x *Index) Len() int { return len(x.byID) }
@@ -63,7 +63,7 @@ func (x *Index) Put(d Doc) {
 	x.Remove(d.ID)
 	at := int32(len(x.slots))
 	counts := map[int32]int32{}
-	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: unit(d.Vector)}
+	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: newVector(d.Vector)}
 	count := func(token string) {
 		term, known := x.terms[token]
 		if !known {
@@ -94,12 +94,12 @@ func (x *Index) Put(d Doc) {
 	x.byID[s.id] = at
 	x.words += int(s.length)
 	x.bytes += s.bytes()
-	if s.vector != nil {
+	if s.vector.values != nil {
 		x.vectors++
 	}
 }
 
-func (s *slot) bytes() int { return 240 + 12*len(s.terms) + 4*len(s.vector) }
+func (s *slot) bytes() int { return 270 + 12*len(s.terms) + s.vector.bytes() }
 
 // Remove removes a text, if it exists.
 func (x *Index) Remove(id string) {
@@ -111,7 +111,7 @@ func (x *Index) Remove(id string) {
 	delete(x.byID, id)
 	x.words -= int(s.length)
 	x.bytes -= s.bytes()
-	if s.vector != nil {
+	if s.vector.values != nil {
 		x.vectors--
 	}
 	*s = slot{terms: s.terms} // the postings stay until the index is compacted
@@ -155,39 +155,4 @@ func (x *Index) compact() {
 		}
 		x.postings[term] = kept
 	}
-}
-
-// unit returns a copy of a vector scaled to length 1, so that dot products are
-// cosines, or nil for a zero vector.
-func unit(v []float32) []float32 {
-	var sum float64
-	for _, f := range v {
-		sum += float64(f) * float64(f)
-	}
-	length := math.Sqrt(sum)
-	if length == 0 || math.IsNaN(length) || math.IsInf(length, 0) {
-		return nil
-	}
-	out := make([]float32, len(v))
-	for i, f := range v {
-		out[i] = float32(float64(f) / length)
-	}
-	return out
-}
-
-// dot returns the dot product of two vectors of equal length. Several sums at a
-// time keep the processor's units busy.
-func dot(a, b []float32) float32 {
-	var s0, s1, s2, s3 float32
-	for len(a) >= 8 && len(b) >= 8 {
-		s0 += a[0]*b[0] + a[4]*b[4]
-		s1 += a[1]*b[1] + a[5]*b[5]
-		s2 += a[2]*b[2] + a[6]*b[6]
-		s3 += a[3]*b[3] + a[7]*b[7]
-		a, b = a[8:], b[8:]
-	}
-	for i := range min(len(a), len(b)) {
-		s0 += a[i] * b[i]
-	}
-	return s0 + s1 + s2 + s3
 }

@@ -293,12 +293,24 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-func TestHeadings(t *testing.T) {
+func TestPlaces(t *testing.T) {
 	t.Parallel()
-	text := "intro\n\n# One\n\nfirst text\n\n## Two ##\n\nsecond text\n\n```\n# no heading\n```\nthird text\n\n## \n\n# Four\n#hashtag fourth text\n"
-	pieces := []string{"intro", "# One\n\nfirst text", "second text", "third text", "fourth text", "not there"}
-	want := [][]string{{}, {"One"}, {"One", "Two"}, {"One", "Two"}, {"Four"}, {"Four"}}
-	if diff := cmp.Diff(want, Headings(text, pieces)); diff != "" {
+	text := "intro\n\n# One\n\nfirst text\n\n## Two ##\n\nsécond text\n\n```\n# no heading\n```\nthird text\n\n## \n\n# Four\n#hashtag fourth text\n"
+	pieces := []string{"intro", "# One\n\nfirst text", "sécond text", "third text", "fourth text", "not there"}
+	want := []Place{
+		{[]string{}, 0, 0},
+		{[]string{"One"}, 7, 0},
+		{[]string{"One", "Two"}, 37, 0},
+		{[]string{"One", "Two"}, 71, 0},
+		{[]string{"Four"}, 104, 0},
+		{[]string{"Four"}, -1, 0},
+	}
+	if diff := cmp.Diff(want, Places(text, pieces)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	paged := []Place{{[]string{}, 2, 2}, {[]string{}, 10, 3}, {[]string{}, 15, 3}}
+	if diff := cmp.Diff(paged, Places("\f\ntea at\f\nfive o'clock", []string{"tea at", "five", "o'clock"})); diff != "" {
+		// A page that begins with a break is one without text.
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	long := "# A\n\n" + strings.Repeat("word ", 30) + "\n# B\n\n" + strings.Repeat("more ", 10)
@@ -308,13 +320,20 @@ func TestHeadings(t *testing.T) {
 	}
 }
 
-func FuzzHeadings(f *testing.F) {
-	f.Add("# A\n\ntext \xff\n## B\n", 10, 3)
+func FuzzPlaces(f *testing.F) {
+	f.Add("# A\n\ntext \xff\n## B\n\f", 10, 3)
 	f.Fuzz(func(t *testing.T, text string, size, overlap int) {
 		size = 2 + int(uint(size)%100)
 		pieces := Chunk(text, size, int(uint(overlap)%uint(size/2+1)))
-		if got := Headings(text, pieces); len(got) != len(pieces) {
-			t.Errorf("%d paths of %d pieces", len(got), len(pieces))
+		got := Places(text, pieces)
+		if len(got) != len(pieces) {
+			t.Fatalf("%d places of %d pieces", len(got), len(pieces))
+		}
+		runes := []rune(text)
+		for i, p := range got {
+			if end := p.Start + utf8.RuneCountInString(pieces[i]); p.Start >= 0 && (end > len(runes) || string(runes[p.Start:end]) != pieces[i]) {
+				t.Errorf("piece %d does not stand at %d", i, p.Start)
+			}
 		}
 	})
 }

@@ -70,8 +70,8 @@ func (x *Index) Search(q Query) []Hit {
 	if q.Strategy == "" {
 		q.Strategy = Hybrid
 	}
-	if vector := unit(q.Vector); vector != nil && x.vectors > 0 {
-		lists = append(lists, x.byVector(q, vector, depth))
+	if like := newVector(q.Vector); like.values != nil && x.vectors > 0 {
+		lists = append(lists, x.byVector(q, &like, depth))
 	}
 	hits := x.fuse(q, lists)
 	slices.SortFunc(hits, func(a, b Hit) int {
@@ -86,7 +86,8 @@ func (x *Index) Search(q Query) []Hit {
 // Nearest returns the text whose vector is the most similar, and their cosine; ""
 // if no text has a vector of that length.
 func (x *Index) Nearest(vector []float32) (id string, cosine float64) {
-	list := x.byVector(Query{MinScore: new(float64)}, unit(vector), 1)
+	like := newVector(vector)
+	list := x.byVector(Query{MinScore: new(float64)}, &like, 1)
 	if len(list) == 0 {
 		return "", 0
 	}
@@ -182,13 +183,9 @@ func (x *Index) byWords(q Query, depth int) []ranked {
 	return x.best(q, scores, q.least(leastWord), depth)
 }
 
-func (x *Index) byVector(q Query, vector []float32, depth int) []ranked {
+func (x *Index) byVector(q Query, like *vector, depth int) []ranked {
 	scores := make([]float64, len(x.slots))
-	for i := range x.slots {
-		if v := x.slots[i].vector; v != nil && len(v) == len(vector) {
-			scores[i] = float64(dot(v, vector))
-		}
-	}
+	x.nearest(&q, like, depth, func(slot int32, cosine float64) { scores[slot] = cosine })
 	return x.best(q, scores, q.least(leastNear), depth)
 }
 

@@ -32,10 +32,11 @@ type conversation struct {
 	buffered bool           // answers are published whole, not as chunks
 	form     *jsonform.Form // that the run's answer must have; nil: any
 
-	messages []model.Message
-	sources  []string // the untrusted ones that the run has read, also in messages that it no longer has
-	tools    tool.Set
-	closing  bool // a limit is reached: the next call asks for one last answer, without tools
+	messages  []model.Message
+	sources   []string         // the untrusted ones that the run has read, also in messages that it no longer has
+	citations []model.Citation // of what its tools have found
+	tools     tool.Set
+	closing   bool // a limit is reached: the next call asks for one last answer, without tools
 
 	meter         contextwindow.Meter // of messages
 	toolTokens    int                 // estimated tokens of the tools; 0: not estimated yet

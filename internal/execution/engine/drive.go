@@ -329,7 +329,8 @@ func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
 	a.turn.transcript = &run.Transcript{Answer: &out}
 	output := run.Output{
 		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
-		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls, Sources: a.conversation.sources,
+		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
+		Sources: a.conversation.sources, Citations: a.conversation.citations,
 	}
 	if truncated {
 		output.ContinuationToken = a.e.service.Continuation(j.rec.TenantID, j.rec.RunID, j.step)

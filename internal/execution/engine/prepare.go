@@ -84,6 +84,7 @@ func (a *attempt) prepare() error {
 	}
 	c.messages = t.transcript.After(c.opening(in, t.transcript.Recalled, earlier))
 	c.sources = model.JoinSources(c.sources, t.transcript.Sources(rec), model.SourcesOf(c.messages), t.transcript.SourcesOfResults())
+	c.citations = t.transcript.Citations(rec.RunID, c.messages)
 	a.journal.overhead = t.transcript.OverheadSteps
 	t.transcript.Messages = nil
 	return nil

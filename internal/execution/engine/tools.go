@@ -173,6 +173,7 @@ func (t *turn) record(o outcome) {
 	}
 	t.j.endStep(step, run.StepMetrics{ToolCallsCount: 1})
 	t.conv.sources = model.JoinSources(t.conv.sources, o.out.Sources)
+	t.conv.citations = model.JoinCitations(t.conv.citations, o.out.Citations)
 	m := run.ToolMessage(o.in, o.out)
 	m.From = t.j.origin(o.step.StepSeq)
 	t.transcript.Results[o.in.ToolCallID] = m
@@ -227,7 +228,7 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 	if t.watch.Tool && !t.checkResult(ctx, &o, &res) {
 		return o
 	}
-	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed, Sources: res.Sources}
+	o.out = run.ToolOutput{Content: res.Output, IsError: res.Failed, Sources: res.Sources, Citations: res.Citations}
 	if len(res.Files) > 0 && t.e.Artifacts != nil {
 		if err := t.saveFiles(ctx, &o, res.Files); err != nil {
 			t.warn("a tool's files could not be stored", in.Name, err)
@@ -292,7 +293,7 @@ func (t *turn) checkResult(ctx context.Context, o *outcome, res *tool.Result) (o
 		o.fail("the call was made, and its result is withheld (%s): %s", verdict.Code, verdict.Reason)
 		return false
 	case verdict.Changed:
-		res.Output = verdict.Text
+		res.Output, res.Citations = verdict.Text, nil // which would quote what the guardrails removed
 	}
 	// The guardrails checked only the text that the model gets. Files would
 	// bypass them.

@@ -203,6 +203,8 @@ type Output struct {
 	// Sources are the untrusted sources that the run has read, itself or by what it
 	// inherited; see model.Message.
 	Sources []string `json:"sources,omitzero"`
+	// Citations are the passages that the run's tools have found, at most 20.
+	Citations []model.Citation `json:"citations,omitzero"`
 }
 
 // Limits bound a run. Nil is no limit; 0 allows none (rule D6-zero-limit).
@@ -411,6 +413,8 @@ type ToolOutput struct {
 	Rulings []policy.Finding `json:"rulings,omitzero"`
 	// Sources are the untrusted sources that the result has content of.
 	Sources []string `json:"sources,omitzero"`
+	// Citations are the passages of documents that the result has.
+	Citations []model.Citation `json:"citations,omitzero"`
 }
 
 // PendingStep is a step that was begun and has no result. After a crash it shows

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -323,6 +324,20 @@ func (t *Transcript) SourcesOfResults() (all []string) {
 	return all
 }
 
+// Citations returns the passages that a run's tools have found, in the messages of its
+// conversation and in the results that are not part of it yet.
+func (t *Transcript) Citations(runID string, messages []model.Message) (all []model.Citation) {
+	for i := range messages {
+		if m := &messages[i]; len(m.Citations) > 0 && m.From.RunID == runID {
+			all = model.JoinCitations(all, m.Citations)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Results)) {
+		all = model.JoinCitations(all, t.Results[id].Citations)
+	}
+	return all
+}
+
 // Journal is a run with all its steps.
 type Journal struct {
 	Run   Record
@@ -353,7 +368,7 @@ func (r *Record) ParsedInput() *Input {
 
 // ToolMessage returns a call's result as the model gets it.
 func ToolMessage(in ToolInput, out ToolOutput) model.Message {
-	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name, Sources: out.Sources}
+	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name, Sources: out.Sources, Citations: out.Citations}
 }
 
 func (s *Step) origin() model.Origin { return model.Origin{RunID: s.RunID, StepSeq: s.Seq} }

@@ -44,6 +44,8 @@ type Message struct {
 	// Sources are the untrusted sources that the message has content of: web,
 	// mcp:<server>, file, sensor, message:<agent>. A client cannot set them.
 	Sources []string `json:"-"`
+	// Citations are the passages that a tool's result has. They are not sent to endpoints.
+	Citations []Citation `json:"-"`
 }
 
 // Origin is a step of a run. StepSeq 0 is the run's own message.

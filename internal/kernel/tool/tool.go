@@ -74,6 +74,8 @@ type Result struct {
 	// Sources are the untrusted sources that the result has content of, beside that of
 	// the tool.
 	Sources []string
+	// Citations are the passages of documents that the result has.
+	Citations []model.Citation
 
 	Files []File // become artifacts of the run, with the step's commit
 	// Authorize, if not nil, means that the call was not made and had no effect,

@@ -27,7 +27,7 @@ func TestText(t *testing.T) {
 		want string
 		err  error
 	}{
-		{"pdf", doctext.PDF, doctexttest.PDF("Tea at five", "Page two"), "Tea at five\n\nPage two", nil},
+		{"pdf", doctext.PDF, doctexttest.PDF("Tea at five", "Page two"), "Tea at five\n\f\nPage two", nil},
 		{"docx", doctext.DOCX, doctexttest.DOCX(t, "<w:p><w:t>Tea\x00 at five</w:t></w:p>"), "", doctext.ErrBroken},
 		{"docx_text", doctext.DOCX, doctexttest.DOCX(t, "<w:p><w:t>Tea at five</w:t></w:p>"), "Tea at five", nil},
 		{"plain", doctext.Plain, []byte("Tea"), "Tea", nil},

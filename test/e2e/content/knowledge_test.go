@@ -12,6 +12,7 @@ import (
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/ident"
 	"agentd/internal/content/doctext/doctexttest"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 )
 
@@ -297,5 +298,84 @@ func TestFoundByHeadings(t *testing.T) {
 		if len(found) == 0 || fmt.Sprint(found[0].(object)["headings"]) != want {
 			t.Errorf("%q: %v", query, found)
 		}
+	}
+}
+
+// A result says where its text stands, with what is around it on request, and a run
+// whose tool found it cites it.
+func TestQuotations(t *testing.T) {
+	t.Parallel()
+	search := model.ToolCall{ID: "s", Name: "knowledge_search", Arguments: `{"query":"flights approval","neighbours":1}`}
+	asks, says := modeltest.Answer{ToolCalls: []model.ToolCall{search}}, modeltest.Answer{Text: "Page two says so."}
+	sim := modeltest.New(t, modeltest.Script(asks, says, asks, says))
+	n := apptest.Start(t, sim)
+	id := n.Expect(201, "POST", apptest.KnowledgeBasesPath, object{"name": "Handbook", "chunk_size": 64, "chunk_overlap": 0})["id"].(string)
+	base := apptest.KnowledgeBasesPath + "/" + id
+	travel := doctexttest.PDF("Trains are booked in second class by everybody.", "Flights need the approval of the head office.", "Hotels are paid by card, and never in cash.")
+	document := n.Expect(201, "POST", base+"/documents", object{"file_id": storeFile(n, "travel.pdf", "application/pdf", string(travel))})["document_id"]
+	n.Expect(201, "POST", base+"/documents", object{"file_id": storeFile(n, "copy.pdf", "application/pdf", string(travel))})
+	n.Expect(201, "POST", base+"/documents", object{"content": "Größe zählt. Bicycles need no approval at all.", "filename": "bicycles.txt"})
+
+	find := func(query string, more object) object {
+		body := object{"query": query}
+		maps.Copy(body, more)
+		found := n.Expect(200, "POST", base+"/search", body)["results"].([]any)
+		if len(found) == 0 {
+			t.Fatalf("%q finds nothing", query)
+		}
+		for _, other := range found[1:] {
+			if other.(object)["text"] == found[0].(object)["text"] {
+				t.Errorf("%q finds a text twice: %v", query, found)
+			}
+		}
+		return found[0].(object)
+	}
+	flights := find("flights", object{"neighbours": 1})
+	want := object{
+		"text": "Flights need the approval of the head office.", "page": 2.0, "start": 50.0, "knowledge_base_id": id,
+		"before": "Trains are booked in second class by everybody.", "after": "Hotels are paid by card, and never in cash.",
+	}
+	for field, value := range want {
+		if flights[field] != value {
+			t.Errorf("%s: %v", field, flights[field])
+		}
+	}
+	for _, field := range []string{"before", "after"} {
+		if got, there := find("flights", nil)[field]; there {
+			t.Errorf("%s without neighbours: %v", field, got)
+		}
+	}
+	if got := find("bicycles", nil); got["start"] != 0.0 || got["page"] != nil {
+		t.Errorf("of a document without pages: %v", got)
+	}
+	for _, bad := range []any{-1, 4, "one"} {
+		apptest.CheckCode(t, n.Do("POST", base+"/search", object{"query": "flights", "neighbours": bad}), 422, "VALIDATION_ERROR")
+	}
+
+	agent := n.CreateAgent(object{"built_in_tools": []string{"knowledge_search"}, "knowledge_base_ids": []string{id}})
+	r := n.WaitRun(n.StartRun(agent, "Who approves flights?", nil))
+	cited, _ := r["output"].(object)["citations"].([]any)
+	if len(cited) == 0 {
+		t.Fatalf("nothing is cited: %v", r["output"])
+	}
+	first := cited[0].(object)
+	if first["quote"] != want["text"] || first["page"] != 2.0 || first["start"] != 50.0 || first["source"] != flights["source"] {
+		t.Errorf("cited: %v", first)
+	}
+	if d := first["document_id"]; d != document && first["source"] == "travel.pdf" {
+		t.Errorf("cited is %v, not %v", d, document)
+	}
+	hidden := n.CreateGuardrail(object{
+		"kind": "regex", "stage": "tool", "action": "redact", "config": object{"pattern": "head office", "part": "result", "replacement": "#"},
+	})
+	watched := n.CreateAgent(object{
+		"built_in_tools": []string{"knowledge_search"}, "knowledge_base_ids": []string{id},
+		"guardrails": object{"tool": apptest.GuardrailRef(hidden)},
+	})
+	if r := n.WaitRun(n.StartRun(watched, "Who approves flights?", nil)); strings.Contains(fmt.Sprint(r["output"]), "head office") {
+		t.Errorf("cited is what a guardrail removed: %v", r["output"])
+	}
+	if !strings.Contains(sim.Requests()[1].Chat().Messages[len(sim.Requests()[1].Chat().Messages)-1].Text(), `"before":"Trains`) {
+		t.Error("the model gets no neighbours")
 	}
 }

@@ -18,7 +18,10 @@ const maxForms = 8
 // errLong ends the reading of a page.
 var errLong = errors.New("pdftext: the text has reached its limit")
 
-// Text returns the text of all pages, with an empty line between two pages. limit
+// pageBreak is textindex.PageBreak with the lines that it separates.
+const pageBreak = "\n\f\n"
+
+// Text returns the text of all pages, with a form feed between two pages. limit
 // bounds its bytes. Errors: doctext.ErrBroken, ErrEncrypted, ErrPages, ErrLong.
 func Text(data []byte, limit int) (text string, err error) {
 	defer func() {
@@ -49,12 +52,13 @@ func Text(data []byte, limit int) (text string, err error) {
 		case err != nil:
 			broken++ // the others may still be worth reading
 		}
-		w.write("\n\n")
+		w.write(pageBreak)
 	}
 	if broken == pages {
 		return "", doctext.ErrBroken
 	}
-	return strings.TrimSpace(w.text.String()), nil
+	// Breaks of pages without text at the beginning stay: they number the others.
+	return strings.TrimRight(strings.TrimLeft(w.text.String(), "\n "), pageBreak+" "), nil
 }
 
 // open reads the directory of a file. The library knows the versions 1.0 to 1.7;
@@ -88,7 +92,7 @@ type writer struct {
 }
 
 func (w *writer) write(s string) {
-	if w.text.Len()+len(s) > w.limit+len("\n\n") {
+	if w.text.Len()+len(s) > w.limit+len(pageBreak) {
 		panic(errLong)
 	}
 	if s != "" {

@@ -18,7 +18,7 @@ func TestText(t *testing.T) {
 		want string
 		err  error
 	}{
-		{"pages", doctexttest.PDF("Tea (green)\nserved at five", "Page two"), "Tea (green)\nserved at five\n\nPage two", nil},
+		{"pages", doctexttest.PDF("Tea (green)\nserved at five", "Page two"), "Tea (green)\nserved at five\n\f\nPage two", nil},
 		{"kerning", doctexttest.PDFOf("BT /F1 10 Tf [(Te) 20 (a) -600 (at) -600 (five)] TJ ET"), "Tea at five", nil},
 		{"columns", doctexttest.PDFOf("BT /F1 10 Tf 1 0 0 1 50 700 Tm (lamp) Tj 1 0 0 1 200 700 Tm (40 EUR) Tj 1 0 0 1 50 680 Tm (chair) Tj ET"), "lamp 40 EUR\nchair", nil},
 		{"next_line", doctexttest.PDFOf("BT /F1 10 Tf 12 TL 50 700 Td (one) Tj (two) ' 1 2 (three) \" 0 -20 TD (four) Tj T* (five) Tj ET"), "one\ntwo\nthree\nfour\nfive", nil},

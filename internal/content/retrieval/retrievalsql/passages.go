@@ -2,6 +2,7 @@
 package retrievalsql
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -11,6 +12,7 @@ import (
 
 	"agentd/internal/base/txn"
 	"agentd/internal/content/retrieval"
+	"agentd/internal/content/textindex"
 	"agentd/internal/store/sqldb"
 )
 
@@ -28,7 +30,7 @@ const (
 		RETURNING version`
 	markRemoved = `UPDATE collections SET removed = ? WHERE tenant_id = ? AND collection_id = ?`
 
-	passageColumns = `passage_id, source_id, position, kind, text, words, boost, at, version, vector_model`
+	passageColumns = `passage_id, source_id, position, kind, text, words, start_at, page, boost, at, version, vector_model`
 	storedColumns  = `tenant_id, collection_id, ` + passageColumns + `, vector`
 
 	ofCollection = ` WHERE tenant_id = ? AND collection_id = ?`
@@ -61,8 +63,8 @@ func (s *Store) CreateTx(tx txn.Tx, tenant, collection string, version int64, pa
 		some := passages[from:min(from+passageRows, len(passages))]
 		args := make([]any, 0, passageArgs*len(some))
 		for _, p := range some {
-			args = append(args, tenant, collection, p.ID, p.SourceID, p.Position, p.Kind, p.Text, p.Words, p.Boost, sqldb.Micros(p.At), version,
-				p.Model, encodeVector(p.Vector))
+			args = append(args, tenant, collection, p.ID, p.SourceID, p.Position, p.Kind, p.Text, p.Words, p.Start, p.Page, p.Boost,
+				sqldb.Micros(p.At), version, p.Model, encodeVector(p.Vector))
 		}
 		_, err := sqldb.From(tx).Exec(insertPassages+strings.Repeat(", "+passageValues, len(some)-1), args...)
 		if err != nil {
@@ -200,6 +202,15 @@ func (s *Store) ListByID(ctx context.Context, tenant, collection string, ids []s
 	return found, err
 }
 
+// ListAround implements retrieval.Store.
+func (s *Store) ListAround(
+	ctx context.Context, tenant, collection, source string, first, last int,
+) (all []retrieval.Passage, err error) {
+	err = s.visit(ctx, `, NULL FROM passages`+ofCollection+` AND source_id = ? AND source_id <> '' AND position BETWEEN ? AND ? ORDER BY position`,
+		func(p retrieval.Passage) { all = append(all, p) }, tenant, collection, source, first, last)
+	return all, err
+}
+
 // ListPending implements retrieval.Store.
 func (s *Store) ListPending(ctx context.Context, tenant, collection, model string, limit int) ([]retrieval.Passage, error) {
 	var all []retrieval.Passage
@@ -219,7 +230,7 @@ func (s *Store) visit(ctx context.Context, rest string, each func(retrieval.Pass
 		var at int64
 		var vector []byte
 		err := rows.Scan(
-			&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Words, &p.Boost, &at, &p.Version, &p.Model, &vector)
+			&p.ID, &p.SourceID, &p.Position, &p.Kind, &p.Text, &p.Words, &p.Start, &p.Page, &p.Boost, &at, &p.Version, &p.Model, &vector)
 		if err != nil {
 			return err
 		}
@@ -248,14 +259,20 @@ func (s *Store) CountBySource(ctx context.Context, tenant, collection, model str
 	return all, rows.Err()
 }
 
+// inBytes begins a vector that is stored as a byte for each number. Others are numbers of
+// four bytes, none of which is infinite.
+var inBytes = binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Inf(1))))
+
 // encodeVector returns the bytes of a vector, or nil for NULL.
 func encodeVector(v []float32) any {
-	if v == nil {
+	values := textindex.Quantize(v)
+	if values == nil {
 		return nil
 	}
-	b := make([]byte, 0, 4*len(v))
-	for _, f := range v {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+	b := make([]byte, 0, len(inBytes)+len(values))
+	b = append(b, inBytes...)
+	for _, n := range values {
+		b = append(b, byte(n))
 	}
 	return b
 }
@@ -263,6 +280,13 @@ func encodeVector(v []float32) any {
 func decodeVector(b []byte) []float32 {
 	if len(b) == 0 {
 		return nil
+	}
+	if values, is := bytes.CutPrefix(b, inBytes); is {
+		v := make([]float32, len(values))
+		for i, n := range values {
+			v[i] = float32(int8(n))
+		}
+		return v
 	}
 	v := make([]float32, len(b)/4)
 	for i := range v {

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -452,7 +452,9 @@ CREATE TABLE passages (
     version bigint NOT NULL,
     vector_model text NOT NULL COLLATE pg_catalog."C",
     vector bytea,
-    words text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
+    words text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    start_at bigint DEFAULT '-1'::integer NOT NULL,
+    page bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE responses (
@@ -1294,8 +1296,6 @@ CREATE UNIQUE INDEX run_artifacts_id ON run_artifacts USING btree (tenant_id, ar
 
 CREATE INDEX passages_changed ON passages USING btree (tenant_id, collection_id, version);
 
-CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, vector_model) WHERE (source_id <> ''::text);
-
 CREATE INDEX passages_weight ON passages USING btree (tenant_id, collection_id, at, boost, passage_id);
 
 CREATE UNIQUE INDEX memory_entries_origin ON memory_entries USING btree (tenant_id, agent_id, origin) WHERE (origin IS NOT NULL);
@@ -1461,6 +1461,8 @@ CREATE INDEX team_runs_unfinished ON team_runs USING btree (tenant_id, completed
 CREATE INDEX a2a_tasks_context ON a2a_tasks USING btree (tenant_id, context_id, task_id);
 
 CREATE INDEX a2a_published_tenant ON a2a_published USING btree (tenant_id);
+
+CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, "position") WHERE (source_id <> ''::text);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

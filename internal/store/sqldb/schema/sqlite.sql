@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -155,7 +155,7 @@ CREATE TABLE passages (
     at            BIGINT NOT NULL, -- since when it ages
     version       BIGINT NOT NULL, -- of the collection, when this changed last
     vector_model  TEXT   NOT NULL, -- '' where no model has seen it
-    vector        BLOB, words TEXT NOT NULL DEFAULT '',           -- of 4-byte floats
+    vector        BLOB, words TEXT NOT NULL DEFAULT '', start_at BIGINT NOT NULL DEFAULT -1, page BIGINT NOT NULL DEFAULT 0,           -- of 4-byte floats
     PRIMARY KEY (tenant_id, collection_id, passage_id)
 );
 
@@ -999,8 +999,6 @@ CREATE UNIQUE INDEX run_artifacts_id ON run_artifacts (tenant_id, artifact_id);
 
 CREATE INDEX passages_changed ON passages (tenant_id, collection_id, version);
 
-CREATE INDEX passages_source ON passages (tenant_id, collection_id, source_id, vector_model) WHERE source_id <> '';
-
 CREATE INDEX passages_weight ON passages (tenant_id, collection_id, at, boost, passage_id);
 
 CREATE UNIQUE INDEX memory_entries_origin ON memory_entries (tenant_id, agent_id, origin) WHERE origin IS NOT NULL;
@@ -1187,5 +1185,7 @@ CREATE INDEX team_runs_unfinished ON team_runs (tenant_id, completed_at);
 CREATE INDEX a2a_tasks_context ON a2a_tasks (tenant_id, context_id, task_id);
 
 CREATE INDEX a2a_published_tenant ON a2a_published (tenant_id);
+
+CREATE INDEX passages_source ON passages (tenant_id, collection_id, source_id, position) WHERE source_id <> '';
 
 ANALYZE search_marks;

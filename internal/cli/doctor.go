@@ -158,12 +158,14 @@ func checkEmbeddings(inv *invocation, c *client.Client) finding {
 	}
 	switch {
 	case err != nil:
-		return finding{"embeddings", warning, clean(err.Error()), "See the server's log: knowledge and memory are found by their words meanwhile."}
+		return finding{"embeddings", warning, clean(err.Error()),
+			"See the server's log: knowledge and memory are found by their words meanwhile."}
 	case len(made.Data) == 0 || len(made.Data[0].Embedding) == 0:
-		return finding{"embeddings", warning, "the server's embedding model answers nothing.", "AGENTD_EMBEDDING_MODEL must be a model of embeddings."}
+		return finding{"embeddings", warning, "the server's embedding model answers nothing.",
+			"AGENTD_EMBEDDING_MODEL must be a model of embeddings."}
 	}
-	return finding{"embeddings", ok, fmt.Sprintf("%s answers in %s with %d numbers.", oneLine(made.Model), formatDuration(inv.now().Sub(began)),
-		len(made.Data[0].Embedding)), ""}
+	took, numbers := formatDuration(inv.now().Sub(began)), len(made.Data[0].Embedding)
+	return finding{"embeddings", ok, fmt.Sprintf("%s answers in %s with %d numbers.", oneLine(made.Model), took, numbers), ""}
 }
 
 func checkModel(inv *invocation, c *client.Client) finding {

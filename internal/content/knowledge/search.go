@@ -247,7 +247,8 @@ func (s *Service) Tools() []tool.Tool {
 			"with its page where it has one. A result's score, from 0 to 1, says how sure it is; below 0.4 it may be about something else.",
 		Parameters: jsontext.Value(`{"type":"object","properties":{"query":{"type":"string","minLength":1,"maxLength":8000},` +
 			`"limit":{"type":"integer","minimum":1,"maximum":20,"description":"5 if it is left out"},` +
-			`"neighbours":{"type":"integer","minimum":0,"maximum":3,"description":"How many pieces before and after each result to return too; 0 if it is left out"}},` +
+			`"neighbours":{"type":"integer","minimum":0,"maximum":3,` +
+			`"description":"How many pieces before and after each result to return too; 0 if it is left out"}},` +
 			`"required":["query"],"additionalProperties":false}`),
 		ReadOnly: true, Source: model.SourceFile,
 		Run: s.look,

@@ -368,7 +368,9 @@ func (r *Record) ParsedInput() *Input {
 
 // ToolMessage returns a call's result as the model gets it.
 func ToolMessage(in ToolInput, out ToolOutput) model.Message {
-	return model.Message{Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name, Sources: out.Sources, Citations: out.Citations}
+	return model.Message{
+		Role: model.Tool, Text: out.Content, ToolCallID: in.ToolCallID, Name: in.Name, Sources: out.Sources, Citations: out.Citations,
+	}
 }
 
 func (s *Step) origin() model.Origin { return model.Origin{RunID: s.RunID, StepSeq: s.Seq} }

@@ -206,7 +206,8 @@ func (s *Store) ListByID(ctx context.Context, tenant, collection string, ids []s
 func (s *Store) ListAround(
 	ctx context.Context, tenant, collection, source string, first, last int,
 ) (all []retrieval.Passage, err error) {
-	err = s.visit(ctx, `, NULL FROM passages`+ofCollection+` AND source_id = ? AND source_id <> '' AND position BETWEEN ? AND ? ORDER BY position`,
+	const around = ` AND source_id = ? AND source_id <> '' AND position BETWEEN ? AND ? ORDER BY position`
+	err = s.visit(ctx, `, NULL FROM passages`+ofCollection+around,
 		func(p retrieval.Passage) { all = append(all, p) }, tenant, collection, source, first, last)
 	return all, err
 }

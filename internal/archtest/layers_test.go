@@ -162,6 +162,8 @@ var exceptions = map[string]map[string]string{
 		"internal/accounts/identity": "", "internal/accounts/tenantadmin": "", "internal/kernel/audit": "", "internal/kernel/quota": "",
 		"internal/store/sqldb":                         "they open it, and migrate it",
 		"internal/accounts/identity/identitysql":       "who makes tenants, members and keys",
+		"internal/accounts/signin":                     "what a one-time link for signing in is",
+		"internal/accounts/signin/signinsql":           "who makes such links",
 		"internal/accounts/tenantadmin/tenantadminsql": "who suspends and purges tenants",
 		"internal/store/auditsql":                      "every command is in the audit log",
 		"internal/store/secretsql":                     "they replace the secret keys",

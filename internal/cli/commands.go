@@ -136,7 +136,8 @@ type commands struct {
 			Status secretsStatusCommand `cmd:"" help:"Count the sealed values by the secret key that they need."`
 			Forget secretsForgetCommand `cmd:"" help:"Let the server start without a secret key that is lost."`
 		} `cmd:"" help:"Secret keys."`
-	} `cmd:"" group:"Server" help:"Manage tenants, keys and secret keys, also while a server runs."`
+		SignInLink signInLinkCommand `cmd:"" help:"Make a link with which a member signs in once, without an email."`
+	} `cmd:"" group:"Server" help:"Manage tenants, keys, sign-in links and secret keys, also while a server runs."`
 
 	HelpWord    helpCommand    `cmd:"" name:"help" group:"Help" help:"Show the help of a command."`
 	VersionWord versionCommand `cmd:"" name:"version" group:"Help" help:"Print the version."`

@@ -21,6 +21,11 @@ type secretSettings struct {
 
 // open opens the database with the secret keys.
 func (s *secretSettings) open(inv *invocation, use func(*secretsql.Keys, *secret.Box) error) error {
+	return s.withDatabase(inv, func(db *sqldb.DB, box *secret.Box) error { return use(secretsql.New(db, box, clock.System{}), box) })
+}
+
+// withDatabase opens the database, and the box of the secret keys.
+func (s *secretSettings) withDatabase(inv *invocation, use func(*sqldb.DB, *secret.Box) error) error {
 	masters, err := config.SecretKeys(s.SecretKey, s.Storage)
 	if err != nil {
 		return err
@@ -29,7 +34,7 @@ func (s *secretSettings) open(inv *invocation, use func(*secretsql.Keys, *secret
 	if err != nil {
 		return err
 	}
-	return inv.migrated(s.Storage, func(db *sqldb.DB) error { return use(secretsql.New(db, box, clock.System{}), box) })
+	return inv.migrated(s.Storage, func(db *sqldb.DB) error { return use(db, box) })
 }
 
 type secretsRotateCommand struct {

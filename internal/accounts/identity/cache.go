@@ -104,7 +104,7 @@ func (c *Credential) cached() *cached {
 
 func (c *SessionCredential) cached() *cached {
 	s := c.Session
-	return &cached{
+	got := &cached{
 		Holder: c.Holder, hash: c.Hash, ended: !s.EndedAt.IsZero(), expires: s.ExpiresAt(), used: s.LastUsedAt, renewed: s.RenewedAt,
 		caller: authz.Caller{
 			TenantID: s.TenantID, UserID: s.UserID, SessionID: s.SessionID,
@@ -112,6 +112,14 @@ func (c *SessionCredential) cached() *cached {
 			VerifiedAt: s.VerifiedAt, HalfOpen: s.NeedsFactor,
 		},
 	}
+	if s.KeyID != "" {
+		got.caller.OfKey, got.caller.Scopes = true, c.Key.Scopes
+		got.ended = got.ended || c.Key.Status != Active
+		if !c.Key.ExpiresAt.IsZero() && c.Key.ExpiresAt.Before(got.expires) {
+			got.expires = c.Key.ExpiresAt
+		}
+	}
+	return got
 }
 
 func cachedAt(epoch uint64, cred entry, err error) (*cached, error) {

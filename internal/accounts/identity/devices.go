@@ -168,12 +168,20 @@ func (d devices) listDevices(ctx context.Context, who authz.Caller, _ *nothing) 
 	now := d.clock.Now()
 	list := make([]ActiveSession, 0, len(sessions)+len(keys))
 	for _, s := range sessions {
+		scopes := authz.ScopesOf(who.Role)
+		if s.KeyID != "" {
+			i := slices.IndexFunc(keys, func(k Key) bool { return k.KeyID == s.KeyID && k.live(now) })
+			if i < 0 {
+				continue // it ended with its key
+			}
+			scopes = keys[i].Scopes
+		}
 		if !s.live(now) {
 			continue
 		}
 		list = append(list, ActiveSession{
 			KeyID: s.SessionID, Kind: "session", Name: cmp.Or(s.Label, "Browser"), Prefix: s.Prefix,
-			Scopes: authz.ScopesOf(who.Role), Status: Active, IsCurrent: s.SessionID == who.SessionID,
+			Scopes: scopes, Status: Active, IsCurrent: s.SessionID == who.SessionID,
 			Method: s.Method, Address: s.Address, CreatedAt: s.CreatedAt,
 			ExpiresAt: timeOrNull(s.ExpiresAt()), LastUsedAt: timeOrNull(s.LastUsedAt),
 		})
@@ -195,7 +203,7 @@ func (d devices) listDevices(ctx context.Context, who authz.Caller, _ *nothing) 
 // mayManageKeys reports whether a caller may see or end other keys of the same
 // person: a signed-in person always may, a key needs the scope.
 func mayManageKeys(who authz.Caller, scope authz.Scope) bool {
-	return who.SessionID != "" || who.Has(scope)
+	return who.SignedIn() || who.Has(scope)
 }
 
 // lastUsedFirst orders by the time of the last use. What was never used comes

@@ -272,7 +272,7 @@ func (p memberships) switchTenant(ctx context.Context, who authz.Caller, in *swi
 		switch {
 		case err != nil:
 			return Switched{}, err
-		case who.SessionID == "":
+		case !who.SignedIn():
 			return Switched{}, fault.New(fault.Forbidden, "",
 				"Only a signed-in browser can switch companies; a key belongs to the company it was created in.")
 		case t.Status != Active:

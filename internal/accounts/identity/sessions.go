@@ -35,8 +35,9 @@ const (
 type Device struct {
 	Label       string // a name for the devices list, from the person or the browser
 	Address     string // the client's network address
-	Method      string // otp, the ID of an OpenID provider, or invite
+	Method      string // otp, the ID of an OpenID provider, link, key or invite
 	NeedsFactor bool   // the session is half open until a second factor is verified
+	KeyID       string // of the key with which the session is opened, whose rights it has; "": none
 }
 
 // Session is a signed-in browser or program. The token of its cookie is accepted only
@@ -52,6 +53,7 @@ type Session struct {
 	Label       string
 	Address     string // the client's address at sign-in
 	Method      string // as Device.Method
+	KeyID       string // of the key with which it was opened; "": none
 	NeedsFactor bool
 	CreatedAt   time.Time
 	LastUsedAt  time.Time // accurate to about a minute
@@ -66,10 +68,13 @@ func (s Session) ExpiresAt() time.Time { return s.LastUsedAt.Add(SessionWindow) 
 // live reports whether the session is neither ended nor expired.
 func (s Session) live(now time.Time) bool { return s.EndedAt.IsZero() && now.Before(s.ExpiresAt()) }
 
-// SessionCredential is what decides whether a session authenticates.
+// SessionCredential is what decides whether a session authenticates. Key is the key
+// with which it was opened, if it was: only KeyID, Scopes, Status and ExpiresAt are
+// set, and Status is empty where that key does not exist any more.
 type SessionCredential struct {
 	Session Session
 	Hash    Hash
+	Key     Key
 	Holder
 }
 
@@ -140,7 +145,7 @@ func (s *Sessions) Open(tx txn.Tx, m Member, d Device) (Session, RawSession, err
 	raw := NewRawSession()
 	session := Session{
 		TenantID: m.TenantID, SessionID: ident.New(), UserID: m.UserID, Prefix: raw.Prefix(),
-		Label: label(d.Label), Address: label(d.Address), Method: d.Method, NeedsFactor: d.NeedsFactor,
+		Label: label(d.Label), Address: label(d.Address), Method: d.Method, KeyID: d.KeyID, NeedsFactor: d.NeedsFactor,
 		CreatedAt: now, LastUsedAt: now, RenewedAt: now,
 	}
 	if err := s.store.CreateSessionTx(tx, session, raw.Hash()); err != nil {

@@ -46,6 +46,7 @@ type bench struct {
 	queue  *worksql.Queue
 	post   *post
 	log    *recorder
+	box    *secret.Box
 	op     *oidctest.Provider // nil before provider is called
 }
 
@@ -109,6 +110,7 @@ func newBench(t *testing.T, db *sqldb.DB, adjust ...func(b *bench, c *signin.Con
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.box = box
 	members := identity.NewPeople(b.people, identity.PeopleDeps{Store: identitysql.NewPeople(db)})
 	cfg := signin.Config{
 		Writer: db, Store: signinsql.New(db), Members: identitysql.New(db), Sessions: b.people.Sessions, Outbox: b.post, Queue: b.queue,

@@ -347,7 +347,8 @@ func TestKeysOfPart(t *testing.T) {
 		b.must(who, "GET", mfa+"status", nil)
 		b.must(who, "GET", "/api/v1/me/auth-providers", nil)
 		for _, r := range b.Routes() {
-			changes := r.Method != "GET" && !r.Public
+			// A key opens a session that has no more scopes than itself.
+			changes := r.Method != "GET" && !r.Public && r.ID != "openSession"
 			if changes != r.Person {
 				b.t.Errorf("%s is refused to keys without the scope *: %t, want %t", r.ID, r.Person, changes)
 			}

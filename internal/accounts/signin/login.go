@@ -36,10 +36,11 @@ type authenticated struct {
 	name    string // empty if unknown
 	method  string // as identity.Device.Method
 	label   string
-	terms   bool // accepted
-	key     bool // the session gets a key, for a client that keeps no cookies
-	invited bool // there is a pending invite for them
-	linked  bool // known by an existing link; otherwise they have just proved that the email is theirs
+	terms   bool   // accepted
+	key     bool   // the session gets a key, for a client that keeps no cookies
+	invited bool   // there is a pending invite for them
+	ofKey   string // ID of the key with which the session is opened; "": none
+	linked  bool   // known by an existing link; otherwise they have just proved that the email is theirs
 }
 
 // login is the result of signing in.
@@ -200,13 +201,15 @@ func noTerms() error {
 
 // openSession opens a session of a membership.
 func (l *logins) openSession(tx txn.Tx, a authenticated, m Membership) (e login, err error) {
-	needsFactor, err := l.factors.enrolled(tx, m.Member.TenantID, m.Member.UserID)
-	if err != nil {
-		return e, err
+	needsFactor := false
+	if a.ofKey == "" { // whoever made a key decided what it may do without a second factor
+		if needsFactor, err = l.factors.enrolled(tx, m.Member.TenantID, m.Member.UserID); err != nil {
+			return e, err
+		}
 	}
 	e.member, e.tenant = m.Member, m.Tenant
 	e.session, e.raw, err = l.sessions.Open(tx, m.Member, identity.Device{
-		Label: a.label, Address: a.who.Address, Method: a.method, NeedsFactor: needsFactor,
+		Label: a.label, Address: a.who.Address, Method: a.method, NeedsFactor: needsFactor, KeyID: a.ofKey,
 	})
 	if err != nil {
 		return e, err
@@ -223,11 +226,15 @@ func (l *logins) openSession(tx txn.Tx, a authenticated, m Membership) (e login,
 		TenantID: m.Member.TenantID, UserID: m.Member.UserID, SessionID: e.session.SessionID, Role: m.Member.Role, Method: "cookie",
 		Address: a.who.Address, RequestID: a.who.RequestID,
 	}
+	by := e.caller
+	if a.ofKey != "" {
+		by = a.who
+	}
 	details, err := json.Marshal(map[string]any{"method": a.method, "mfa_required": needsFactor}, json.Deterministic(true))
 	if err != nil {
 		return e, err
 	}
-	return e, audit.Write(l.audit, tx, e.caller, audit.Entry{
+	return e, audit.Write(l.audit, tx, by, audit.Entry{
 		Action: "auth.signed_in", TargetType: "session", TargetID: e.session.SessionID, Details: details,
 	})
 }

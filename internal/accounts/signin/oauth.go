@@ -86,11 +86,7 @@ type OAuthProviders struct {
 }
 
 func (o oauth) list(context.Context, authz.Caller, *nothing) (OAuthProviders, error) {
-	out := OAuthProviders{Providers: []OAuthProvider{}}
-	for _, p := range o.providers {
-		out.Providers = append(out.Providers, OAuthProvider{ID: p.ID, Name: p.Name, Enabled: true})
-	}
-	return out, nil
+	return OAuthProviders{Providers: o.providers.shown()}, nil
 }
 
 func (o oauth) grant(p ConfiguredProvider, f flow, state string) Grant {

@@ -117,6 +117,15 @@ type ConfiguredProvider struct {
 // providers are the configured providers.
 type providers []ConfiguredProvider
 
+// shown returns the providers as people choose from them.
+func (all providers) shown() []OAuthProvider {
+	list := make([]OAuthProvider, len(all))
+	for i, p := range all {
+		list[i] = OAuthProvider{ID: p.ID, Name: p.Name, Enabled: true}
+	}
+	return list
+}
+
 func (all providers) find(id string) (ConfiguredProvider, error) {
 	for _, p := range all {
 		if p.ID == id {

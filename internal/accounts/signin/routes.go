@@ -23,7 +23,8 @@ var signedIn = reflect.TypeFor[SignedIn]()
 func (s *Service) Routes() []route.Route {
 	var all []route.Route
 	for _, part := range [][]route.Route{
-		s.codes.routes(), s.registrations.routes(), s.oauth.routes(), s.factors.routes(), s.links.routes(),
+		s.methods.routes(), s.codes.routes(), s.onetime.routes(), s.byKey.routes(), s.registrations.routes(), s.oauth.routes(),
+		s.factors.routes(), s.links.routes(),
 	} {
 		all = append(all, part...)
 	}

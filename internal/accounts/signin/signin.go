@@ -189,11 +189,13 @@ type Config struct {
 type Service struct {
 	store         Store
 	codes         codes
+	onetime       onetime
+	byKey         byKey
+	methods       methods
 	registrations registrations
 	oauth         oauth
 	factors       *factors
 	links         links
-	oneTime       oneTime
 }
 
 // New returns a service.
@@ -218,6 +220,9 @@ func New(c Config) *Service {
 			writer: c.Writer, store: c.Store, outbox: c.Outbox, queue: c.Queue, box: c.Box, clock: c.Clock, log: c.Log,
 			public: c.Public, signupOn: c.Signup, logins: in, key: c.CodeKey,
 		},
+		onetime: onetime{writer: c.Writer, tokens: pending, logins: in},
+		byKey:   byKey{writer: c.Writer, store: c.Store, logins: in},
+		methods: methods{outbox: c.Outbox, providers: available, signupOn: c.Signup},
 		registrations: registrations{
 			writer: c.Writer, store: c.Store, outbox: c.Outbox, clock: c.Clock, public: c.Public, signupOn: c.Signup,
 			tokens: pending, logins: in,
@@ -227,7 +232,6 @@ func New(c Config) *Service {
 			invited: c.Invited, providers: available, tokens: pending, logins: in,
 		},
 		factors: second,
-		oneTime: oneTime{writer: c.Writer, store: c.Store, tokens: pending, logins: in},
 		links:   links{writer: c.Writer, store: c.Store, members: c.Members, outbox: c.Outbox, audit: c.Audit, providers: available},
 	}
 }

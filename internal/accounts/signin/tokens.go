@@ -29,7 +29,7 @@ const (
 	oauthToken    = "oauth"    // state of a flow with a provider
 	appToken      = "app"      // code that an app exchanges for a session
 	registerToken = "register" // link in an email
-	linkToken     = "link"     // link that signs a member in once
+	linkToken     = "link"     // link that the operator hands to a member
 )
 
 // newToken returns 43 random characters that can be used in URLs and cookies.
@@ -94,7 +94,8 @@ func invalidToken(kind string) error {
 	case registerToken:
 		return fault.New(fault.Malformed, "VERIFICATION_FAILED", "This link is unknown, or older than 24 hours; register again.")
 	case linkToken:
-		return fault.New(fault.Malformed, Failed, "This link was used already, or is older than 15 minutes.")
+		return fault.New(fault.Malformed, "VERIFICATION_FAILED",
+			"This link is unknown, already used, or older than 15 minutes; make another one: agentd admin sign-in-link.")
 	case appToken:
 		return fault.New(fault.Malformed, Failed, "This code is unknown, already used or expired; start the sign-in again.")
 	}

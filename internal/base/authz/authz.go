@@ -121,6 +121,9 @@ type Caller struct {
 	VerifiedAt time.Time
 	// HalfOpen marks a browser session that has not passed its second factor yet.
 	HalfOpen bool
+	// OfKey marks a browser session that was opened with a key: it has the scopes of
+	// that key, and ends with it.
+	OfKey bool
 	// StreamOnly marks a stream token, which opens event streams and nothing else.
 	StreamOnly bool
 	Operator   bool   // the credential belongs to the first tenant, which runs the platform
@@ -130,6 +133,10 @@ type Caller struct {
 
 // Credential returns the id of the key or the browser session that calls.
 func (c Caller) Credential() string { return cmp.Or(c.SessionID, c.KeyID) }
+
+// SignedIn reports whether a browser session calls in which a person signed in as
+// themselves, rather than with a key.
+func (c Caller) SignedIn() bool { return c.SessionID != "" && !c.OfKey }
 
 // Has reports whether the caller's key covers the scope.
 func (c Caller) Has(s Scope) bool {
@@ -152,7 +159,7 @@ func (c Caller) Covers(r Role) bool {
 // beyond the company of the credential: only a browser session and a key with the
 // scope * may. The superscope does not suffice, because it covers one company.
 func (c Caller) CheckPerson() error {
-	if c.SessionID != "" || slices.Contains(c.Scopes, Wildcard) {
+	if c.SignedIn() || slices.Contains(c.Scopes, Wildcard) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "MISSING_SCOPE",

@@ -152,7 +152,7 @@ var providerReads = []string{"listProviders", "listProviderModels", "listImagePr
 // a shared conversation, the invite link an invited person. Bootstrap always
 // answers 409. A sensor's caller signs the request,
 // or knows the sensor's secret address.
-var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "bootstrap", "getPlatformLlmDefaults",
+var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "listSignInMethods", "bootstrap", "getPlatformLlmDefaults",
 	"getAgentCard", "getAgentCardByNewPath", "getAgentCardOfAgent"} // cards are for those who look for an agent
 
 // searches are reads that are a POST because what they look for is long.
@@ -161,7 +161,7 @@ var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageToke
 // ownThings are writes that anybody may do: they touch nothing but what the
 // caller came with, or signed in with.
 var ownThings = []string{
-	"logout", "mintSseToken", "revokeMeSession", "enrolMfa", "verifyMfa", "verifyMfaRecovery", "disableMfa", "unlinkAuthProvider",
+	"logout", "openSession", "mintSseToken", "revokeMeSession", "enrolMfa", "verifyMfa", "verifyMfaRecovery", "disableMfa", "unlinkAuthProvider",
 	"patchMe", "createMyTenant", "leaveTenant", "switchTenant", "acceptMyInvite", "declineMyInvite",
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const sessionColumns = `session_id, tenant_id, user_id, prefix, key_prefix, label, address, method, needs_factor,
-	created_at, last_used_at, renewed_at, verified_at, ended_at`
+	created_at, last_used_at, renewed_at, verified_at, ended_at, of_key_id`
 
 var (
 	insertSession = sqldb.Insert(`browser_sessions`, sessionColumns+`, secret_hash`)
@@ -24,8 +24,10 @@ var (
 )
 
 func credentialWith(hash string) string {
-	return `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + `, ` + hash + `, u.role, u.status, t.status, t.operator
-		FROM browser_sessions s ` + fmt.Sprintf(withMemberAndTenant, `s`)
+	return `SELECT ` + sqldb.Qualify(`s`, sessionColumns) + `, ` + hash + `, COALESCE(k.scopes, ''), COALESCE(k.status, ''),
+		COALESCE(k.expires_at, 0), u.role, u.status, t.status, t.operator
+		FROM browser_sessions s ` + fmt.Sprintf(withMemberAndTenant, `s`) +
+		`LEFT JOIN api_keys k ON s.of_key_id <> '' AND k.tenant_id = s.tenant_id AND k.key_id = s.of_key_id `
 }
 
 // GetSessionCredential implements identity.SessionStore.
@@ -47,13 +49,17 @@ func (s *Store) GetSessionCredentialByID(ctx context.Context, tenantID, sessionI
 func scanSessionCredential(row sqldb.Row) (*identity.SessionCredential, error) {
 	var c identity.SessionCredential
 	var hash []byte
-	if err := scanBrowserSession(row, &c.Session, &hash, &c.Role, &c.MemberStatus, &c.TenantStatus, &c.Operator); err != nil {
+	var scopes string
+	var expires int64
+	err := scanBrowserSession(row, &c.Session, &hash, &scopes, &c.Key.Status, &expires, &c.Role, &c.MemberStatus, &c.TenantStatus, &c.Operator)
+	if err != nil {
 		return nil, err
 	}
 	if len(hash) != len(c.Hash) {
 		return nil, fmt.Errorf("identitysql: the hash of browser session %s has %d bytes", c.Session.SessionID, len(hash))
 	}
 	c.Hash = identity.Hash(hash)
+	c.Key.KeyID, c.Key.Scopes, c.Key.ExpiresAt = c.Session.KeyID, scopesIn(scopes), sqldb.Time(expires)
 	return &c, nil
 }
 
@@ -63,7 +69,7 @@ func scanBrowserSession(row sqldb.Row, b *identity.Session, more ...any) error {
 	var created, used, renewed, verified, ended int64
 	err := row.Scan(append([]any{
 		&b.SessionID, &b.TenantID, &b.UserID, &b.Prefix, &b.KeyPrefix, &b.Label, &b.Address, &b.Method, &b.NeedsFactor,
-		&created, &used, &renewed, &verified, &ended,
+		&created, &used, &renewed, &verified, &ended, &b.KeyID,
 	}, more...)...)
 	b.CreatedAt, b.LastUsedAt, b.RenewedAt = sqldb.Time(created), sqldb.Time(used), sqldb.Time(renewed)
 	b.VerifiedAt, b.EndedAt = sqldb.Time(verified), sqldb.Time(ended)
@@ -107,7 +113,7 @@ func (s *Store) CreateSessionTx(tx txn.Tx, b identity.Session, hash identity.Has
 	_, err := sqldb.From(tx).Exec(insertSession,
 		b.SessionID, b.TenantID, b.UserID, b.Prefix, b.KeyPrefix, b.Label, b.Address, b.Method, b.NeedsFactor,
 		sqldb.Micros(b.CreatedAt), sqldb.Micros(b.LastUsedAt), sqldb.Micros(b.RenewedAt),
-		sqldb.Micros(b.VerifiedAt), sqldb.Micros(b.EndedAt), hash[:])
+		sqldb.Micros(b.VerifiedAt), sqldb.Micros(b.EndedAt), b.KeyID, hash[:])
 	return taken(err)
 }
 

@@ -89,13 +89,19 @@ func scanAPIKey(row sqldb.Row, k *identity.Key, more ...any) error {
 	if err != nil {
 		return notFound(err)
 	}
-	k.Scopes = []authz.Scope{}
-	for name := range strings.FieldsSeq(scopes) {
-		k.Scopes = append(k.Scopes, authz.Scope(name))
-	}
+	k.Scopes = scopesIn(scopes)
 	k.CreatedAt, k.LastUsedAt = sqldb.Time(created), sqldb.Time(used)
 	k.ExpiresAt, k.RevokedAt = sqldb.Time(expires), sqldb.Time(revoked)
 	return nil
+}
+
+// scopesIn reads the scopes of a key, which are stored with spaces between them.
+func scopesIn(text string) []authz.Scope {
+	scopes := []authz.Scope{}
+	for name := range strings.FieldsSeq(text) {
+		scopes = append(scopes, authz.Scope(name))
+	}
+	return scopes
 }
 
 // GetOperator implements identity.Store.

@@ -92,7 +92,7 @@ func (c *Company) email() string {
 // needsPerson are operations that need what a person has in a letter, in an app or
 // from a provider. TestSignIn and its neighbours do them.
 var needsPerson = map[string]bool{
-	"requestOtpCode": true, "verifyOtpCode": true, "register": true, "verifyEmail": true,
+	"requestOtpCode": true, "verifyOtpCode": true, "signInWithLink": true, "register": true, "verifyEmail": true,
 	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true,
 	"showNotificationConfirmation": true, "confirmNotificationTarget": true,
 	"showNotificationUnsubscribe": true, "unsubscribeNotifications": true,

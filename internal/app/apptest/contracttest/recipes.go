@@ -72,6 +72,7 @@ var Recipes = map[string]recipe{
 	},
 
 	"requestOtpCode":       {body: apptest.Object{"email": "ann@example.com"}},
+	"signInWithLink":       {body: apptest.Object{"token": strings.Repeat("t", 43)}},
 	"verifyOtpCode":        {body: apptest.Object{"email": "ann@example.com", "code": "123456"}},
 	"register":             {body: apptest.Object{"email": "ann@example.com", "accept_terms": true, "accept_privacy": true}},
 	"exchangeOAuthAppCode": {body: apptest.Object{"code": "a code", "code_verifier": strings.Repeat("v", 43)}},

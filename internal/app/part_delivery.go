@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/accounts/usage"
 	"agentd/internal/base/txn"
+	"agentd/internal/delivery/live"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/delivery/webhook"
@@ -44,6 +45,9 @@ func newDelivery(p *platform, out *egress, accounts *accounts) (*delivery, error
 			return name
 		},
 		CheckURL: out.checkSecureURL,
+		OnChange: func(tx txn.Tx, c notification.Change) {
+			p.announce.Tx(tx, c.TenantID, live.Change{Kind: "notification", ID: c.ID, Op: c.Op, User: c.UserID, Row: c.Row})
+		},
 	})
 	d.webhooks, err = newWebhooks(p, out, accounts)
 	return d, err

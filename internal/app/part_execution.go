@@ -64,7 +64,10 @@ func newExecution(
 		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
 		Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
 		Cursors: p.cursors, Clock: p.clock, CheckURL: p.kernel.Egress, Audit: p.audit, Quota: accounts.usage,
-		Box: p.box, PublicURL: p.publicURL, OnChange: x.search.SessionChanged, ProviderOf: models.catalogue.ProviderOf,
+		Box: p.box, PublicURL: p.publicURL, OnChange: func(tx txn.Tx, tenant, id string) error {
+			p.announce.SessionChanged(tx, tenant, id)
+			return x.search.SessionChanged(tx, tenant, id)
+		}, ProviderOf: models.catalogue.ProviderOf,
 	})
 	metrics := newRunMetrics(p.metrics, tools.registry)
 	x.engine = engine.New(engine.Config{
@@ -82,7 +85,7 @@ func newExecution(
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
 		Meter: accounts.usage, Artifacts: content.artifacts.Of, CostCap: permitted.costCap(), Names: runNames{agents.agents, accounts.identity},
-		Files: attachableFiles{content.files},
+		Files: attachableFiles{content.files}, OnApproval: p.announce.ApprovalDecided,
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,

@@ -18,6 +18,7 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/base/page"
 	"agentd/internal/base/secret"
+	"agentd/internal/delivery/live"
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/event"
@@ -64,6 +65,7 @@ type platform struct {
 	audit    *audit.Log
 	watch    *audit.Watch          // of what is recorded beside the requests
 	changes  *resource.Subscribers // of resources, for other parts
+	announce live.Announcer        // of what changes, to pages that look
 	kernel   resource.Deps
 	settings *setting.Service        // of the operator, which act while the program runs
 	events   *webhook.ResourceEvents // of resources, for the webhooks of tenants
@@ -103,9 +105,10 @@ func openPlatform(ctx context.Context, p *platform) error {
 		OnChange: func(section string) { p.hub.Signal(signalSettings, section) },
 	})
 	p.changes = resource.NewSubscribers(p.queue, p.db, p.clock)
+	p.announce = live.Announcer{Hub: p.hub}
 	p.events = webhook.NewResourceEvents()
 	p.kernel = resource.Deps{
-		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: p.changes,
+		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: live.Outbox{Outbox: p.changes, Announcer: p.announce}, Kinds: resource.NewRegistry(),
 		Cursors: p.cursors, Clock: p.clock, Box: p.box, Audit: p.audit, Events: p.events,
 		Counters: resourcesql.NewCounters(p.db),
 	}

@@ -130,6 +130,12 @@ func (s *Service) countUnread(ctx context.Context, who authz.Caller) (n int, mor
 	return min(n, page.MaxCount), n > page.MaxCount, err
 }
 
+// CountUnread returns how many notifications a member has not read, as getUnreadCount
+// answers it.
+func (s *Service) CountUnread(ctx context.Context, tenant, user string) (any, error) {
+	return s.unread(ctx, authz.Caller{TenantID: tenant, UserID: user}, nil)
+}
+
 func (s *Service) unread(ctx context.Context, who authz.Caller, _ *nothing) (unreadCount, error) {
 	n, more, err := s.countUnread(ctx, who)
 	return unreadCount{UnreadCount: n, Count: n, TotalIsLowerBound: more}, err
@@ -144,6 +150,7 @@ type marked struct {
 func (s *Service) readAll(ctx context.Context, who authz.Caller, _ *nothing) (marked, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (marked, error) {
 		n, err := s.Store.MarkReadTx(tx, who.TenantID, who.UserID, "", s.Clock.Now())
+		s.changed(tx, Change{TenantID: who.TenantID, Op: "updated"})
 		return marked{Marked: n}, err
 	})
 }
@@ -160,14 +167,20 @@ type done struct {
 
 func (s *Service) markRead(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
-		_, err := s.Store.MarkReadTx(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
+		n, err := s.Store.MarkReadTx(tx, who.TenantID, who.UserID, in.NotificationID, s.Clock.Now())
+		if n > 0 {
+			s.changed(tx, Change{TenantID: who.TenantID, Op: "updated"})
+		}
 		return done{OK: true}, err
 	})
 }
 
 func (s *Service) remove(ctx context.Context, who authz.Caller, in *oneIn) (done, error) {
 	return answer(ctx, s.Writer, func(tx txn.Tx) (done, error) {
-		_, err := s.Store.DeleteTx(tx, who.TenantID, who.UserID, in.NotificationID, false)
+		n, err := s.Store.DeleteTx(tx, who.TenantID, who.UserID, in.NotificationID, false)
+		if n > 0 {
+			s.changed(tx, Change{TenantID: who.TenantID, Op: "deleted"})
+		}
 		return done{OK: true}, err
 	})
 }
@@ -189,6 +202,7 @@ func (s *Service) clear(ctx context.Context, who authz.Caller, in *clearIn) (cle
 	}
 	return answer(ctx, s.Writer, func(tx txn.Tx) (cleared, error) {
 		n, err := s.Store.DeleteTx(tx, who.TenantID, who.UserID, "", in.Scope == "read")
+		s.changed(tx, Change{TenantID: who.TenantID, Op: "deleted"})
 		return cleared{Deleted: n, Scope: in.Scope}, err
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"agentd/internal/base/clock"
 	"agentd/internal/base/ident"
+	"agentd/internal/base/ptr"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -30,6 +31,9 @@ type Deps struct {
 	Clock  clock.Clock
 	Hub    *event.Hub
 	Audit  audit.Recorder // records changes of targets; nil: they are not recorded
+	// OnChange is called in the transaction that creates, reads or deletes notifications;
+	// nil: not called.
+	OnChange func(tx txn.Tx, c Change)
 
 	// The fields below are for delivery outside of the app. Without a Queue there
 	// is none.
@@ -42,6 +46,22 @@ type Deps struct {
 	Public   func() string    // the address under which people reach the server
 	// Company returns the name of a tenant, "" if there is none.
 	Company func(ctx context.Context, tenant string) string
+}
+
+// Change is a write to notifications.
+type Change struct {
+	TenantID string
+	ID       string // "": several of one person, or none
+	UserID   string // whose they are; "": everybody's
+	Op       string // created | updated | deleted
+	Row      []byte // the notification as JSON, where it was created
+}
+
+// changed reports a write to OnChange.
+func (s *Service) changed(tx txn.Tx, c Change) {
+	if s.OnChange != nil {
+		s.OnChange(tx, c)
+	}
 }
 
 // Service is safe for concurrent use.
@@ -78,6 +98,7 @@ func (s *Service) Notify(tx txn.Tx, n Notification) error {
 		return err
 	}
 	live := event.Event{Seq: seq, Name: liveName(n.UserID), At: n.CreatedAt, Data: data}
+	s.changed(tx, Change{n.TenantID, n.ID, ptr.Value(n.UserID), "created", data})
 	tenant := n.TenantID
 	tx.AfterCommit(func() {
 		s.Hub.Publish(event.Batch{Stream: streamName(tenant), Prev: seq - 1, Events: []event.Event{live}})

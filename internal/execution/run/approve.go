@@ -173,6 +173,9 @@ func (c *mutation) decide(a *Approval, who authz.Caller) error {
 }
 
 func (c *mutation) emitResolved(a *Approval) error {
+	if c.s.OnApproval != nil {
+		c.s.OnApproval(c.tx, a.TenantID, a.ApprovalID)
+	}
 	return c.emit("approval.resolved", ResolvedData(a))
 }
 

@@ -36,9 +36,12 @@ type Service struct {
 	// WorkKind is the kind of the engine's items, which a cancellation removes.
 	WorkKind string
 	Watchers *Watchers
-	Meter    quota.Meter    // nil: nothing is counted
-	Sessions SessionGate    // nil: there are none
-	Audit    audit.Recorder // of decisions about approvals; nil: nothing is recorded
+	// OnApproval is called in the transaction that decides or closes an approval; nil:
+	// not called. Watchers are not: the run may go on waiting for others.
+	OnApproval func(tx txn.Tx, tenant, approvalID string)
+	Meter      quota.Meter    // nil: nothing is counted
+	Sessions   SessionGate    // nil: there are none
+	Audit      audit.Recorder // of decisions about approvals; nil: nothing is recorded
 	// Names returns what agents, keys and members are called; nil: nothing has a name.
 	Names   Names
 	CostCap CostCap // nil: no agent has permissions

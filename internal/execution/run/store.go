@@ -95,6 +95,8 @@ type Store interface {
 	// ListSummaries returns what List does, with the beginnings of input and output in
 	// place of them, and without metadata.
 	ListSummaries(ctx context.Context, tenant string, f Filter, w page.Window) ([]Run, error)
+	// CountStatus counts the runs in a state, up to limit.
+	CountStatus(ctx context.Context, tenant string, status Status, limit int) (int, error)
 	// ListUnfinished returns the ids of an agent's runs that have not ended.
 	ListUnfinished(ctx context.Context, tenant, agent string, limit int) ([]string, error)
 

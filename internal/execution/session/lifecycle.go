@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"iter"
 	"fmt"
 	"time"
 
@@ -205,17 +206,38 @@ func (l *lifecycle) list(ctx context.Context, tenant string, in *listIn) (*Page,
 		next := l.cursors.Seal(scope, page.MomentOf(found[n-1].CreatedAt, found[n-1].SessionID))
 		p.Cursor = &next
 	}
-	names, now := l.reader.agentNames(tenant), l.clock.Now()
-	for _, r := range found {
-		name, err := names.of(ctx, r.AgentID)
+	names := l.reader.agentNames(tenant)
+	for i := range found {
+		item, err := l.item(ctx, &found[i], names)
 		if err != nil {
 			return nil, err
 		}
-		p.Items = append(p.Items, ListItem{
-			Session: r.show(now), AgentName: name, FirstMessage: r.Summary.First, LastMessage: r.Summary.Last, MessageCount: r.Summary.Count,
-		})
+		p.Items = append(p.Items, item)
 	}
 	return p, nil
+}
+
+// item returns a session as lists show it.
+func (l *lifecycle) item(ctx context.Context, r *Record, names *agentNames) (ListItem, error) {
+	name, err := names.of(ctx, r.AgentID)
+	return ListItem{
+		Session: r.show(l.clock.Now()), AgentName: name,
+		FirstMessage: r.Summary.First, LastMessage: r.Summary.Last, MessageCount: r.Summary.Count,
+	}, err
+}
+
+// Row returns a session as lists show it.
+func (s *Service) Row(ctx context.Context, tenant, id string) (ListItem, error) {
+	r, err := s.Store.Get(ctx, tenant, id)
+	if err != nil {
+		return ListItem{}, err
+	}
+	return s.lifecycle.item(ctx, r, s.reader.agentNames(tenant))
+}
+
+// Stream returns the frames of a session's event stream.
+func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (iter.Seq2[route.Frame, error], error) {
+	return s.streams.stream(ctx, tenant, id, lastEventID)
 }
 
 // change holds what an update of a session sets. Empty fields change nothing.

@@ -46,3 +46,6 @@ var events = route.Events{
 		{Name: "session_closed", Data: reflect.TypeFor[closedEvent](), Doc: "The session has ended, and so does the stream."},
 	},
 }
+
+// Published returns the messages of a session's stream.
+func Published() *route.Events { return &events }

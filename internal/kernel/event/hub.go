@@ -80,6 +80,17 @@ func NewHub() *Hub {
 	return &Hub{streams: map[string]*topic{}, signals: map[string]map[*func(string)]struct{}{}}
 }
 
+// Wanted reports whether somebody may receive what is published on a stream: it has
+// readers on this node, or there are other nodes. It spares rendering what nobody reads.
+func (h *Hub) Wanted(stream string) bool {
+	if alone, ok := h.relay.(interface{ Alone() bool }); h.relay != nil && (!ok || !alone.Alone()) {
+		return true
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.streams[stream] != nil
+}
+
 // Attach connects the hub to other nodes. It is called at most once, before use.
 func (h *Hub) Attach(r Relay) { h.relay = r }
 

@@ -29,6 +29,7 @@ type Deps struct {
 	Events   Emitter          // receives the events of kinds that declare some; nil: none are emitted
 	Audit    audit.Recorder   // records every creation, change, deletion and move; nil: no audit
 	Egress   egress.CheckFunc // checks Kind.Addresses; nil: nothing does
+	Kinds    *Registry        // lists the kinds that can be read; nil: nothing does
 }
 
 // Store keeps the resources of one kind. It is safe for concurrent use.
@@ -52,7 +53,9 @@ func NewStore[T any](k Kind[T], deps Deps) *Store[T] {
 	if deps.Events != nil {
 		p.registerEvents(deps.Events)
 	}
-	return &Store[T]{codec[T]{p, deps.Box}, deps}
+	s := &Store[T]{codec[T]{p, deps.Box}, deps}
+	s.register()
+	return s
 }
 
 // Blank returns a new T with the kind's defaults, to be filled and created.

@@ -174,15 +174,15 @@ func (b *Bus) Close() {
 	}
 }
 
-// alone reports whether no other node is connected: the embedded server has one
+// Alone reports whether no other node is connected: the embedded server has one
 // client.
-func (b *Bus) alone() bool {
+func (b *Bus) Alone() bool {
 	return b.closed || b.embedded != nil && b.embedded.NumClients() <= 1
 }
 
 // Forward implements event.Relay.
 func (b *Bus) Forward(batch event.Batch) {
-	if b.alone() {
+	if b.Alone() {
 		return
 	}
 	body, err := json.Marshal(batch)
@@ -239,14 +239,14 @@ func (b *Bus) read() {
 
 // Settle implements event.Relay.
 func (b *Bus) Settle() {
-	if !b.alone() && b.conn.IsConnected() {
+	if !b.Alone() && b.conn.IsConnected() {
 		_ = b.conn.FlushTimeout(settleTime) // after a time-out the reader catches up from the log
 	}
 }
 
 // Signal implements event.Relay.
 func (b *Bus) Signal(topic, key string) {
-	if b.alone() {
+	if b.Alone() {
 		return
 	}
 	if err := b.conn.Publish(signalSubject+topic, []byte(key)); err != nil {

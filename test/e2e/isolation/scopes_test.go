@@ -142,7 +142,9 @@ func mayCall(who authz.Caller, op *contracttest.Operation) error {
 
 // anyKey lists the reads that need no scope: every authenticated key may do
 // them.
-var anyKey = []string{"getMe", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens", ""}
+var anyKey = []string{"getMe", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens",
+	"streamChanges", // each kind that it shows needs the scope of its list
+	""}
 
 // providerReads lists the reads of the area Providers: any key may see which
 // providers exist.

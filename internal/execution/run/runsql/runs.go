@@ -158,6 +158,13 @@ func (s *Store) list(ctx context.Context, columns, tenant string, f run.Filter, 
 	return out, rows.Err()
 }
 
+// CountStatus implements run.Store.
+func (s *Store) CountStatus(ctx context.Context, tenant string, status run.Status, limit int) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT run_id FROM runs WHERE tenant_id = ? AND status = ? LIMIT ?) counted`,
+		tenant, string(status), limit).Scan(&n)
+	return n, err
+}
+
 // notEnded names every status in which a run has ended.
 var notEnded, endedStatuses = func() (string, []any) {
 	var ended []any

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+
+	"agentd/internal/base/authz"
+	"agentd/internal/delivery/live"
+	"agentd/internal/execution/run"
+	"agentd/internal/kernel/resource"
+)
+
+// newLive is the stream of what changes. It comes after all kinds of resources.
+func newLive(p *platform, delivery *delivery, x *execution) part {
+	may := func(scope authz.Scope) resource.Access {
+		return resource.Access{Scopes: []authz.Scope{scope}, Role: authz.Viewer}
+	}
+	s := live.New(live.Deps{
+		Hub: p.hub, Clock: p.clock, Log: p.log, Kinds: p.kernel.Kinds, Runs: x.runs, Sessions: x.sessions,
+		Sources: []live.Source{
+			{Kind: "run", Readers: may("runs:read"), Row: live.RowOf(x.runs.Row)},
+			{Kind: "approval", Readers: may("runs:read"), Row: live.RowOf(x.runs.ApprovalRow)},
+			{Kind: "session", Readers: may("sessions:read"), Row: live.RowOf(x.sessions.Row)},
+			{Kind: "notification", Readers: may("notifications:read")},
+		},
+		Counters: []live.Counter{
+			{
+				Name: "runs", Kinds: []string{"run"}, Readers: may("runs:read"),
+				Count: func(ctx context.Context, tenant, _ string) (any, error) { return x.runs.CountUnended(ctx, tenant) },
+			},
+			{
+				Name: "unread", Kinds: []string{"notification"}, Readers: may("notifications:read"), Personal: true,
+				Count: delivery.notifications.CountUnread,
+			},
+		},
+	})
+	return part{
+		name: "live", routes: s.Routes(), watchers: []watcher{{"live", run.Watcher(p.announce.OnRunState)}},
+		services: []service{func() (func(context.Context), error) {
+			return func(context.Context) { s.Stop() }, nil
+		}},
+	}
+}

@@ -359,7 +359,9 @@ func TestQuietWithoutReaders(t *testing.T) { //nolint:paralleltest // it counts 
 type refusing struct{ t *testing.T }
 
 func (r refusing) Context() context.Context { return context.Background() }
-func (r refusing) AfterCommit(func())       { r.t.Error("something is added to a commit that nobody looks at") }
+func (r refusing) AfterCommit(func()) {
+	r.t.Error("something is added to a commit that nobody looks at")
+}
 
 func FuzzFollow(f *testing.F) {
 	f.Add("run:01a208c9-3505-7384-a98b-09054314b31a@42,session:01a208c9-3505-7384-a98b-09054314b31a")

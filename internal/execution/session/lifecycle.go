@@ -2,8 +2,8 @@ package session
 
 import (
 	"context"
-	"iter"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"

@@ -14,18 +14,19 @@ func newLive(p *platform, delivery *delivery, x *execution) part {
 	may := func(scope authz.Scope) resource.Access {
 		return resource.Access{Scopes: []authz.Scope{scope}, Role: authz.Viewer}
 	}
+	runs := run.Rows{Service: x.runs}
 	s := live.New(live.Deps{
-		Hub: p.hub, Clock: p.clock, Log: p.log, Kinds: p.kernel.Kinds, Runs: x.runs, Sessions: x.sessions,
+		Hub: p.hub, Clock: p.clock, Log: p.log, Kinds: p.kernel.Kinds, Runs: runs, Sessions: x.sessions,
 		Sources: []live.Source{
-			{Kind: "run", Readers: may("runs:read"), Row: live.RowOf(x.runs.Row)},
-			{Kind: "approval", Readers: may("runs:read"), Row: live.RowOf(x.runs.ApprovalRow)},
+			{Kind: "run", Readers: may("runs:read"), Row: live.RowOf(runs.Row)},
+			{Kind: "approval", Readers: may("runs:read"), Row: live.RowOf(runs.ApprovalRow)},
 			{Kind: "session", Readers: may("sessions:read"), Row: live.RowOf(x.sessions.Row)},
 			{Kind: "notification", Readers: may("notifications:read")},
 		},
 		Counters: []live.Counter{
 			{
 				Name: "runs", Kinds: []string{"run"}, Readers: may("runs:read"),
-				Count: func(ctx context.Context, tenant, _ string) (any, error) { return x.runs.CountUnended(ctx, tenant) },
+				Count: func(ctx context.Context, tenant, _ string) (any, error) { return runs.CountUnended(ctx, tenant) },
 			},
 			{
 				Name: "unread", Kinds: []string{"notification"}, Readers: may("notifications:read"), Personal: true,

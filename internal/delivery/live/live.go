@@ -6,7 +6,7 @@
 // and where nobody listens nothing is rendered. All readers of a company on a node
 // share one subscription, one read of each changed row and one rendering of it. What
 // is lost between nodes, or is too old to resume after, is a gap, after which a reader
-// loads its lists anew.
+// loads its lists again.
 package live
 
 import (

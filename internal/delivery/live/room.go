@@ -180,7 +180,7 @@ func (r *room) take(c Change) {
 	r.order = append(r.order, key)
 }
 
-// missed drops what waits and tells the readers to load their lists anew.
+// missed drops what waits and tells the readers to load their lists again.
 func (r *room) missed() {
 	clear(r.pending)
 	r.order = nil

@@ -126,7 +126,8 @@ func parseFollow(list string) (all []target, err error) {
 		name, after, _ := strings.Cut(strings.TrimSpace(text), "@")
 		kind, id, _ := strings.Cut(name, ":")
 		if kind != "run" && kind != "session" || id == "" {
-			return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter follow has %q; write run:ID or session:ID, with commas between them.", text)
+			return nil, fault.New(fault.Malformed, "INVALID_QUERY",
+				"The query parameter follow has %q; write run:ID or session:ID, with commas between them.", text)
 		}
 		if slices.ContainsFunc(all, func(t target) bool { return t.kind == kind && t.id == id }) {
 			continue

@@ -99,7 +99,7 @@ func followCompany(t *testing.T, n *apptest.Server) {
 	}
 }
 
-// tell makes an agent's run fail, of which everybody is told.
+// tell makes an agent's run fail, of which everybody is notified.
 func tell(n *apptest.Server) {
 	n.T.Helper()
 	n.WaitRun(n.StartRun(n.CreateAgent(nil), "fail", nil))

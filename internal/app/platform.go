@@ -108,7 +108,8 @@ func openPlatform(ctx context.Context, p *platform) error {
 	p.announce = live.Announcer{Hub: p.hub}
 	p.events = webhook.NewResourceEvents()
 	p.kernel = resource.Deps{
-		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: live.Outbox{Outbox: p.changes, Announcer: p.announce}, Kinds: resource.NewRegistry(),
+		Backend: resourcesql.New(p.db), Writer: p.db, Outbox: live.Outbox{Outbox: p.changes, Announcer: p.announce},
+		Kinds:   resource.NewRegistry(),
 		Cursors: p.cursors, Clock: p.clock, Box: p.box, Audit: p.audit, Events: p.events,
 		Counters: resourcesql.NewCounters(p.db),
 	}

@@ -124,7 +124,9 @@ type Source struct {
 }
 
 // RowOf returns the Row of a kind that has no versions.
-func RowOf[T any](read func(ctx context.Context, tenant, id string) (T, error)) func(context.Context, string, string) (jsontext.Value, int64, error) {
+func RowOf[T any](
+	read func(ctx context.Context, tenant, id string) (T, error),
+) func(ctx context.Context, tenant, id string) (row jsontext.Value, version int64, err error) {
 	return func(ctx context.Context, tenant, id string) (jsontext.Value, int64, error) {
 		t, err := read(ctx, tenant, id)
 		if err != nil {

@@ -41,9 +41,12 @@ type (
 // Events are the messages of the stream.
 var Events = route.Events{Name: "ChangeEvent", Tag: "event", Also: session.Published(), Of: []route.Event{
 	{Name: "ready", Data: reflect.TypeFor[readyData](), Doc: "The stream is open."},
-	{Name: "changed", Data: reflect.TypeFor[changedData](), Doc: "Something was created, changed or deleted: at most four times a second for one thing, with its newest state."},
+	{
+		Name: "changed", Data: reflect.TypeFor[changedData](),
+		Doc: "Something was created, changed or deleted: at most four times a second for one thing, with its newest state.",
+	},
 	{Name: "counts", Data: reflect.TypeFor[countsData](), Doc: "Numbers that have changed, at most once a second."},
-	{Name: "gap", Data: reflect.TypeFor[gapData](), Doc: "Changes are missing here: load the lists that you show anew."},
+	{Name: "gap", Data: reflect.TypeFor[gapData](), Doc: "Changes are missing here: load the lists that you show again."},
 }}
 
 // Routes returns the operations.
@@ -52,9 +55,10 @@ func (s *Service) Routes() []route.Route {
 		route.Stream(route.Row{
 			Method: "GET", Path: "/api/v1/changes/stream", ID: "streamChanges", Tag: "Changes",
 			Summary: "Stream what changes in your company",
-			Doc: "One stream for everything that a page shows. `changed` has the new row of what was created, changed or deleted; each kind needs the scope that " +
-				"its list needs. `counts` has numbers for badges. The events of the runs and sessions that `follow` names are those of their own streams, " +
-				"without an SSE id. Last-Event-ID resumes for a minute after the end; later, and after a loss, `gap` says that lists are to be loaded anew.",
+			Doc: "One stream for everything that a page shows. `changed` has the new row of what was created, changed or deleted; " +
+				"each kind needs the scope that its list needs. `counts` has numbers for badges. The events of the runs and sessions that " +
+				"`follow` names are those of their own streams, without an SSE id. Last-Event-ID resumes for a minute after the end; " +
+				"later, and after a loss, `gap` says that lists are to be loaded again.",
 			Errors: []int{400, 404}, Events: &Events,
 		}, s.open),
 	}

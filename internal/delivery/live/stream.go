@@ -98,7 +98,8 @@ func (r *reader) choose(list string) error {
 		return nil
 	case "":
 		if len(r.allowed) == 0 {
-			return fault.New(fault.Forbidden, "MISSING_SCOPE", "Your key may read nothing whose changes are sent: it needs a scope such as runs:read.")
+			return fault.New(fault.Forbidden, "MISSING_SCOPE",
+				"Your key may read nothing whose changes are sent: it needs a scope such as runs:read.")
 		}
 		r.kinds = r.allowed
 		return nil
@@ -107,8 +108,8 @@ func (r *reader) choose(list string) error {
 		kind = strings.TrimSpace(kind)
 		src, known := r.s.source(kind)
 		if !known {
-			return fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter kinds names %q, which is no kind; those that you may read are: %s.",
-				kind, strings.Join(r.s.readable(r.who), ", "))
+			return fault.New(fault.Malformed, "INVALID_QUERY",
+				"The query parameter kinds names %q, which is no kind; those that you may read are: %s.", kind, strings.Join(r.s.readable(r.who), ", "))
 		}
 		if err := r.who.Check(src.Readers.Role, src.Readers.Scopes...); err != nil {
 			return err

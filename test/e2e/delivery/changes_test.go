@@ -118,17 +118,20 @@ func TestChangesOfApprovals(t *testing.T) {
 	n := apptest.Start(t, sim)
 	agent := n.CreateAgent(object{"name": "Careful", "built_in_tools": []string{"calculator"},
 		"policies": object{"tool_approvals": []object{{"tool_name": "calculator", "approval": "always"}}}})
+	shown := make(chan struct{})
 	frames := watch(n, "?kinds=approval", func(f apptest.Frame) bool {
+		if f.Name == "changed" && strings.Contains(f.Data, `"status":"pending"`) {
+			close(shown)
+		}
 		return f.Name == "changed" && strings.Contains(f.Data, `"status":"approved"`)
 	})
 	run := n.StartRun(agent, "1+1?", nil)
 	events := watch(n, "?kinds=none&follow=run:"+run, func(f apptest.Frame) bool { return f.Name == "done" })
-	for deadline := time.Now().Add(30 * time.Second); n.Expect(200, "GET", "/api/v1/runs/"+run, nil)["status"] != "awaiting_approval"; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the run does not wait")
-		}
+	select {
+	case <-shown:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the pending approval is not shown")
 	}
-	time.Sleep(300 * time.Millisecond)
 	n.Expect(200, "POST", "/api/v1/runs/"+run+"/approve", object{})
 	var pending, approved object
 	for _, f := range <-frames {

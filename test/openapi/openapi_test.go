@@ -43,6 +43,7 @@ import (
 	"agentd/internal/content/workspace"
 	"agentd/internal/delivery/live"
 	"agentd/internal/delivery/notification"
+	"agentd/internal/delivery/waiting"
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/edge/a2aserver"
 	"agentd/internal/edge/anthropic"
@@ -118,7 +119,7 @@ func routes(t *testing.T) []route.Route {
 		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
 		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(), modeladmin.New(modeladmin.Deps{}).Routes(),
 		(&modelcheck.Service{}).Routes(),
-		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(),
+		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(), (&waiting.Service{}).Routes(),
 		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),
 		(&file.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
 		knowledge.New(kernel, knowledge.Service{}).Routes(),

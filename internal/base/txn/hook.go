@@ -68,6 +68,12 @@ func WithAnswer(ctx context.Context, answer func() any) context.Context {
 	return context.WithValue(ctx, answerKey{}, answer)
 }
 
+// WithoutRequestHook returns a context whose transactions are parts of a request, each
+// for itself, and not its answer.
+func WithoutRequestHook(ctx context.Context) context.Context {
+	return context.WithValue(ctx, hookKey{}, nil)
+}
+
 // HasRequestHook reports whether a request has a hook: whether it may turn out,
 // at its first write, that the request was carried out before.
 func HasRequestHook(ctx context.Context) bool { return hookOf(ctx) != nil }

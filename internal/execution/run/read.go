@@ -19,6 +19,7 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.LastEventID = eventID(r.EventSeq)
 	if s.Artifacts != nil && r.Metrics.ToolCallsCount > 0 { // only tools produce files
 		if r.Artifacts, err = s.Artifacts(ctx, tenant, id); err != nil {
 			return nil, err
@@ -38,6 +39,14 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Run, error) {
 		}
 	}
 	return &r.Run, nil
+}
+
+// eventID returns the id of an event; "" where there is none yet.
+func eventID(seq int64) string {
+	if seq == 0 {
+		return ""
+	}
+	return strconv.FormatInt(seq, 10)
 }
 
 // Page is one page of runs.
@@ -125,6 +134,7 @@ type StepPage struct {
 	Steps        []Step   `json:"steps" required:"true"`
 	Total        int      `json:"total" required:"true" doc:"Steps on all pages."`
 	TotalCostUSD *float64 `json:"total_cost_usd"`
+	LastEventID  string   `json:"last_event_id,omitzero" doc:"The event up to which these are the steps: follow the stream of events after it."`
 	HasMore      *bool    `json:"has_more,omitzero"`
 	Cursor       *string  `json:"cursor,omitzero"`
 }
@@ -160,7 +170,7 @@ func (s *Service) steps(ctx context.Context, who authz.Caller, in *stepsIn) (*St
 			steps[i].Summarize()
 		}
 	}
-	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD}
+	p := &StepPage{RunID: id, Steps: steps, Total: len(steps), TotalCostUSD: r.Metrics.TotalCostUSD, LastEventID: eventID(r.EventSeq)}
 	if in.Limit == "" && in.Cursor == "" {
 		return p, nil
 	}

@@ -62,6 +62,8 @@ type Run struct {
 	ParentStepID *string    `json:"parent_step_id" format:"uuid" doc:"The step of the parent that started this run."`
 	RootRunID    *string    `json:"root_run_id" format:"uuid" doc:"The run that the family of runs began with; null for that run itself."`
 
+	LastEventID string `json:"last_event_id,omitzero" doc:"The event up to which this is the state: follow the stream of events after it. Not in lists."`
+
 	AgentName     string `json:"agent_name,omitzero" doc:"Only in summaries."`
 	InputPreview  string `json:"input_preview,omitzero" doc:"Beginning of the message, 200 characters. Only in summaries."`
 	OutputPreview string `json:"output_preview,omitzero" doc:"Beginning of the result's text, 200 characters. Only in summaries."`

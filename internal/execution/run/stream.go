@@ -26,6 +26,9 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 		return nil, err
 	}
 	after, known := parseCursor(lastEventID)
+	if lastEventID == Latest {
+		after, known = r.EventSeq, true
+	}
 	enc := &encoder{run: r.RunID, session: r.SessionID}
 	ended := r.Status.Final() && after == r.EventSeq // computed here so that the stream does not retain r
 	return func(yield func(route.Frame, error) bool) {
@@ -52,6 +55,9 @@ func (s *Service) Stream(ctx context.Context, tenant, id, lastEventID string) (i
 		}
 	}, nil
 }
+
+// Latest is a Last-Event-ID: the stream begins with what happens next.
+const Latest = "latest"
 
 // parseCursor parses a Last-Event-ID. One that this stream cannot have issued is
 // not known; the stream then starts at the beginning, after a gap.

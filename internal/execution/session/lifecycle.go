@@ -138,6 +138,10 @@ func (l *lifecycle) get(ctx context.Context, tenant, id string) (*Session, error
 }
 
 func (l *lifecycle) withHistory(ctx context.Context, r *Record) (*Session, error) {
+	last, err := lastEventID(ctx, l.store, l.runs, r) // before the messages are read
+	if err != nil {
+		return nil, err
+	}
 	graph, err := l.reader.graph(ctx, r)
 	if err != nil {
 		return nil, err
@@ -151,6 +155,7 @@ func (l *lifecycle) withHistory(ctx context.Context, r *Record) (*Session, error
 		return nil, err
 	}
 	out := r.show(l.clock.Now())
+	out.LastEventID = last
 	for _, t := range graph.turns {
 		out.Runs = append(out.Runs, t.RunID)
 	}

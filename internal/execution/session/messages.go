@@ -141,6 +141,7 @@ type MessageList struct {
 	TotalIsLowerBound bool       `json:"total_is_lower_bound,omitzero" doc:"There are more messages than total, which is 1,000 then."`
 	HasMore           *bool      `json:"has_more,omitzero"`
 	Cursor            string     `json:"cursor,omitzero"`
+	LastEventID       string     `json:"last_event_id,omitzero" doc:"The event up to which these are the messages: follow the stream of events after it."`
 	ActiveRunID       string     `json:"active_run_id,omitzero" doc:"The run that is under way."`
 	ActiveStatus      run.Status `json:"active_run_status,omitzero"`
 	ActivePartial     string     `json:"active_run_partial_content,omitzero" doc:"What it has answered so far."`
@@ -165,6 +166,9 @@ func (m *messageService) list(ctx context.Context, tenant string, in *messagesIn
 		return nil, err
 	}
 	out := &MessageList{}
+	if out.LastEventID, err = lastEventID(ctx, m.reader.store, m.runs, rec); err != nil { // before the messages are read
+		return nil, err
+	}
 	if in.Limit == "" && in.Cursor == "" {
 		all, err := p.page(ctx, "", math.MaxInt)
 		if err != nil {

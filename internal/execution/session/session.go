@@ -71,6 +71,7 @@ type Session struct {
 	ActiveBranch     string         `json:"active_branch" doc:"The branch that new messages go to."`
 	QueueMode        string         `json:"queue_mode" enum:"allow,reject"`
 	ModelOverride    *ModelOverride `json:"model_override" doc:"Used instead of the agent's model."`
+	LastEventID      string         `json:"last_event_id,omitzero" doc:"The event up to which this is the state: follow the stream of events after it. Not in lists."`
 }
 
 // Editable implements route.Editable.

@@ -63,6 +63,8 @@ type Store interface {
 
 	// GetTurn returns the turn of a run. Errors: NotFound if it has none.
 	GetTurn(ctx context.Context, tenant, runID string) (Turn, error)
+	// GetLastTurn returns the turn that was created last, on any branch. Errors: NotFound.
+	GetLastTurn(ctx context.Context, tenant, session string) (Turn, error)
 	// GetSummarizedTurn returns the newest turn of a branch, up to one, whose run has a
 	// summary. Errors: NotFound if there is none. Runs that are under way are left out.
 	GetSummarizedTurn(ctx context.Context, tenant, session, branch string, through int64) (Turn, error)

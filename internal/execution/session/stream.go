@@ -180,8 +180,17 @@ const (
 
 // resume continues behind the event that the client received last. If the event
 // is unknown, the stream sends a gap and starts from the beginning.
-func (m *merge) resume(lastEventID string) error {
-	runID, text, _ := strings.Cut(lastEventID, ":")
+func (m *merge) resume(after string) error {
+	if after == run.Latest {
+		rec, err := m.store.Get(m.ctx, m.tenant, m.id)
+		if err != nil {
+			return err
+		}
+		if after, err = lastEventID(m.ctx, m.store, m.runs, rec); err != nil || after == "" {
+			return err
+		}
+	}
+	runID, text, _ := strings.Cut(after, ":")
 	seq, err := strconv.ParseInt(text, 10, 64)
 	at := slices.IndexFunc(m.sources, func(src *source) bool { return src.turn.RunID == runID })
 	for attempt := 0; err == nil && seq > 0 && at >= 0 && attempt < resumeAttempts; attempt++ {
@@ -202,6 +211,27 @@ func (m *merge) resume(lastEventID string) error {
 	}
 	zero := 0
 	return m.sendSession("gap", sessionData{SessionID: m.id, Dropped: &zero, Timestamp: m.clock.Now()})
+}
+
+// lastEventID returns the id of the newest event of the run that the active branch of a
+// session is at: the one that is under way, or else the last one. It is "" where there is
+// none.
+func lastEventID(ctx context.Context, store Store, runs Runs, rec *Record) (string, error) {
+	turn, err := store.GetUnfinished(ctx, rec.TenantID, rec.SessionID, rec.ActiveBranch)
+	if fault.Is(err, fault.NotFound) {
+		turn, err = store.GetLastTurn(ctx, rec.TenantID, rec.SessionID)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	r, err := runs.Get(ctx, rec.TenantID, turn.RunID)
+	if err != nil || r.LastEventID == "" {
+		return "", err
+	}
+	return r.RunID + ":" + r.LastEventID, nil
 }
 
 // find returns the event of a run with a seq, or the first after it; nil if the

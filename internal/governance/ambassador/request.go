@@ -1,6 +1,7 @@
 package ambassador
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -125,4 +126,9 @@ func (a *Ambassadors) tell(tx txn.Tx, v *Veto) error {
 		item.AgentID = v.TargetID
 	}
 	return a.Inbox.SendTx(tx, v.TenantID, item)
+}
+
+// Pending returns up to limit requests that nobody has taken up, the oldest first.
+func (a *Ambassadors) Pending(ctx context.Context, tenant string, limit int) ([]*Request, error) {
+	return a.requests.List(ctx, tenant, resource.Find{Where: map[string]string{"status": "pending"}, Asc: true, Limit: limit})
 }

@@ -3,6 +3,7 @@
 package voting
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -198,4 +199,9 @@ func NeedsAgent(payload schema.Object) []fault.Field {
 		return []fault.Field{{Field: "payload.agent_id", Message: "required: the id of the agent that it is about", Code: fault.CodeRequired}}
 	}
 	return nil
+}
+
+// Open returns up to limit proposals that are voted on, the oldest first.
+func (v *Voting) Open(ctx context.Context, tenant string, limit int) ([]*Proposal, error) {
+	return v.proposals.List(ctx, tenant, resource.Find{Where: map[string]string{"status": open}, Asc: true, Limit: limit})
 }

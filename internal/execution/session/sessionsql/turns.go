@@ -65,6 +65,11 @@ func (s *Store) GetUnfinished(ctx context.Context, tenant, id, branch string) (s
 	return oneTurn(s.db.QueryRow(ctx, s.selectUnfinished()+` AND branch_id = ? ORDER BY turn LIMIT 1`, tenant, id, branch))
 }
 
+// GetLastTurn implements session.Store.
+func (s *Store) GetLastTurn(ctx context.Context, tenant, id string) (session.Turn, error) {
+	return oneTurn(s.db.QueryRow(ctx, selectTurns+ofSession+` ORDER BY turn DESC LIMIT 1`, tenant, id))
+}
+
 // GetSummarizedTurn implements session.Store.
 func (s *Store) GetSummarizedTurn(ctx context.Context, tenant, id, branch string, through int64) (session.Turn, error) {
 	text := s.walking(`session_runs_summarized`) + ofBranch + ` AND turn <= ? AND summarized ORDER BY turn DESC LIMIT 1`

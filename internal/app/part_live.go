@@ -5,12 +5,13 @@ import (
 
 	"agentd/internal/base/authz"
 	"agentd/internal/delivery/live"
+	"agentd/internal/delivery/waiting"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/resource"
 )
 
 // newLive is the stream of what changes. It comes after all kinds of resources.
-func newLive(p *platform, delivery *delivery, x *execution) part {
+func newLive(p *platform, delivery *delivery, x *execution, inbox *waiting.Service) part {
 	may := func(scope authz.Scope) resource.Access {
 		return resource.Access{Scopes: []authz.Scope{scope}, Role: authz.Viewer}
 	}
@@ -27,6 +28,12 @@ func newLive(p *platform, delivery *delivery, x *execution) part {
 			{
 				Name: "runs", Kinds: []string{"run"}, Readers: may("runs:read"),
 				Count: func(ctx context.Context, tenant, _ string) (any, error) { return runs.CountUnended(ctx, tenant) },
+			},
+			{
+				Name: "inbox", Kinds: []string{"run", "approval", "proposal", "ambassador_request"}, Readers: may("runs:read"),
+				Count: func(ctx context.Context, tenant, _ string) (any, error) {
+					return inbox.Count(ctx, authz.Caller{TenantID: tenant, Role: authz.Viewer, Scopes: []authz.Scope{"runs:read"}})
+				},
 			},
 			{
 				Name: "unread", Kinds: []string{"notification"}, Readers: may("notifications:read"), Personal: true,

@@ -19,13 +19,16 @@ import (
 // failedFor is how long a failed run waits in the inbox.
 const failedFor = 24 * time.Hour
 
+// listFunc is the List of a waiting.Source.
+type listFunc = func(ctx context.Context, tenant, agentID string, limit int) ([]waiting.Item, error)
+
 // newWaiting is the inbox of all that waits for a person.
 func newWaiting(p *platform, registry *tool.Registry, x *execution, d *decisions) *waiting.Service {
 	access := func(scope authz.Scope, role authz.Role) resource.Access {
 		return resource.Access{Scopes: []authz.Scope{scope}, Role: role}
 	}
 	runs := waitingRuns{x.runs, registry, p}
-	of := func(list func(context.Context, string, string, int) ([]waiting.Item, error), scope, decide authz.Scope, kinds ...string) waiting.Source {
+	of := func(list listFunc, scope, decide authz.Scope, kinds ...string) waiting.Source {
 		return waiting.Source{Kinds: kinds, Readers: access(scope, authz.Viewer), Deciders: access(decide, authz.Developer), List: list}
 	}
 	return &waiting.Service{
@@ -194,7 +197,7 @@ func (w waitingRuns) decideApproval(ctx context.Context, who authz.Caller, d wai
 }
 
 // ballots lists open votes.
-func ballots(d *decisions) func(context.Context, string, string, int) ([]waiting.Item, error) {
+func ballots(d *decisions) listFunc {
 	return func(ctx context.Context, tenant, agentID string, limit int) (items []waiting.Item, err error) {
 		found, err := d.votes.Open(ctx, tenant, limit)
 		for _, p := range found {
@@ -210,7 +213,7 @@ func ballots(d *decisions) func(context.Context, string, string, int) ([]waiting
 }
 
 // requests lists what agents ask the ambassadors for.
-func requests(d *decisions, names run.Names) func(context.Context, string, string, int) ([]waiting.Item, error) {
+func requests(d *decisions, names run.Names) listFunc {
 	return func(ctx context.Context, tenant, agentID string, limit int) (items []waiting.Item, err error) {
 		found, err := d.envoys.Pending(ctx, tenant, limit)
 		if err != nil {

@@ -90,11 +90,12 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Inbo
 	if err != nil {
 		return nil, err
 	}
-	items, more, err := s.collect(ctx, who, only, in.AgentID)
+	got, err := s.collect(ctx, who, only, in.AgentID)
 	if err != nil {
 		return nil, err
 	}
-	out := &Inbox{GeneratedAt: s.Clock.Now(), Counts: countOf(items), Items: []Item{}, Scanned: len(items), Truncated: more}
+	items := got.items
+	out := &Inbox{GeneratedAt: s.Clock.Now(), Counts: got.counts, Items: []Item{}, Scanned: len(items), Truncated: got.more}
 	n := page.Limit(in.Limit, 50, 200)
 	for i := range items {
 		if items[i].position() <= after {

@@ -102,34 +102,49 @@ type Service struct {
 // maxListed bounds how many things of a source are looked at.
 const maxListed = 200
 
-// collect returns what a caller may see, in order, how many there are of each kind, and
-// whether there are more than were looked at.
-func (s *Service) collect(ctx context.Context, who authz.Caller, kinds []string, agentID string) (items []Item, more bool, err error) {
+// found is what waits.
+type found struct {
+	items  []Item // in order
+	counts Counts // of the kinds that were looked for
+	more   bool   // there are more than were looked at
+}
+
+// collect returns what of some kinds waits, of all that a caller may see where kinds is
+// nil.
+func (s *Service) collect(ctx context.Context, who authz.Caller, kinds []string, agentID string) (*found, error) {
+	out := &found{counts: Counts{"total": 0}}
 	for _, src := range s.Sources {
 		if who.Check(src.Readers.Role, src.Readers.Scopes...) != nil || !wanted(src.Kinds, kinds) {
 			continue
 		}
-		found, err := src.List(ctx, who.TenantID, agentID, maxListed+1)
+		listed, err := src.List(ctx, who.TenantID, agentID, maxListed+1)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		if len(found) > maxListed {
-			found, more = found[:maxListed], true
+		if len(listed) > maxListed {
+			listed, out.more = listed[:maxListed], true
+		}
+		for _, kind := range src.Kinds {
+			if len(kinds) == 0 || slices.Contains(kinds, kind) {
+				out.counts[kind] = 0
+			}
 		}
 		may := who.Check(src.Deciders.Role, src.Deciders.Scopes...) == nil
-		for _, item := range found {
+		for _, item := range listed {
 			if len(kinds) > 0 && !slices.Contains(kinds, item.Kind) {
 				continue
 			}
+			out.counts["total"]++
+			out.counts[item.Kind]++
 			item.CanDecide = may
 			if item.Decisions == nil {
 				item.Decisions = []string{}
 			}
-			items = append(items, item)
+			out.items = append(out.items, item)
 		}
 	}
-	slices.SortFunc(items, func(a, b Item) int { return strings.Compare(a.position(), b.position()) })
-	return items, more, nil
+	slices.SortFunc(out.items, func(a, b Item) int { return strings.Compare(a.position(), b.position()) })
+	return out, nil
 }
 
 func wanted(offered, kinds []string) bool {
@@ -154,16 +169,11 @@ type Counts map[string]int
 
 // Count counts what waits for a caller; see collect.
 func (s *Service) Count(ctx context.Context, who authz.Caller) (Counts, error) {
-	items, _, err := s.collect(ctx, who, nil, "")
-	return countOf(items), err
-}
-
-func countOf(items []Item) Counts {
-	counts := Counts{"total": len(items), "approval": 0, "input": 0, "authorization": 0, "paused": 0, "failed": 0, "ballot": 0, "request": 0}
-	for i := range items {
-		counts[items[i].Kind]++
+	got, err := s.collect(ctx, who, nil, "")
+	if err != nil {
+		return nil, err
 	}
-	return counts
+	return got.counts, nil
 }
 
 // decide carries decisions out one by one, in their order.

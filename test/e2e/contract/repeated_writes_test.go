@@ -52,6 +52,7 @@ var keptAfterwards = map[string]string{
 	"reindexKnowledgeBase": "what is embedded is not embedded again",
 	"authorizeMcpServer":   "another address, of which one is used",
 	"bulkDeleteSessions":   "what is deleted stays so",
+	"decideInbox":          "what was decided stays so",
 	"shareWorkspace":       "shared is shared",
 	"assignWorkspace":      "assigned is assigned",
 	"runSessionTodoNow":    "a todo that runs is 409",

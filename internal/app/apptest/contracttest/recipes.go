@@ -88,10 +88,16 @@ var Recipes = map[string]recipe{
 	"setAgentMcpServers": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"server_ids": []string{c.IDs["serverId"][1]}}
 	}},
-	"callMcp":             {body: apptest.Object{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
-	"createSession":       {with: func(c *Company) apptest.Object { return apptest.Object{"agent_id": c.IDs["agentId"][0]} }},
-	"updateSession":       {body: apptest.Object{"metadata": apptest.Object{"note": "changed by a test"}}},
-	"sendSessionMessage":  {body: apptest.Object{"content": "hello"}},
+	"callMcp":            {body: apptest.Object{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}},
+	"createSession":      {with: func(c *Company) apptest.Object { return apptest.Object{"agent_id": c.IDs["agentId"][0]} }},
+	"updateSession":      {body: apptest.Object{"metadata": apptest.Object{"note": "changed by a test"}}},
+	"sendSessionMessage": {body: apptest.Object{"content": "hello"}},
+	"decideInbox": {
+		body: apptest.Object{"decisions": []apptest.Object{{"kind": "paused", "decision": "cancel"}}},
+		ids: func(c *Company, call *Call) {
+			call.Body.(apptest.Object)["decisions"].([]apptest.Object)[0]["id"] = c.startWaitingRun("ask_user")
+		},
+	},
 	"bulkDeleteSessions":  {with: func(c *Company) apptest.Object { return apptest.Object{"session_ids": []string{c.IDs["sessionId"][1]}} }},
 	"streamSessionEvents": {ids: func(c *Company, call *Call) { call.Path["sessionId"] = c.IDs["sessionId"][2] }}, // it ends
 	"exportSession":       {ids: func(_ *Company, call *Call) { call.Query.Set("format", "json") }},               // the other is no JSON

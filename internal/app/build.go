@@ -56,8 +56,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	agents.connect(execution.runs)
 	members.connect(accounts)
 
-	inbox := newWaiting(p, tools.registry, execution, decided)
-	shown := newLive(p, delivery, execution, inbox)
+	shown := newLive(p, delivery, execution, newWaiting(p, tools.registry, execution, decided))
 	watched, err := newAuditPart(ctx, p)
 	if err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		{name: "kinds", routes: kinds.Routes(p.kernel)},
 		commercePart(p, agents, content), models.part(p), delivery.part(p, accounts), content.part(p),
 		tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing), grouped.part(p), peered.part(p),
-		{name: "waiting", routes: inbox.Routes()}, shown, compatPart(p, models, agents, execution, grouped),
+		shown, compatPart(p, models, agents, execution, grouped),
 	}
 	watchers, err := orderWatchers(parts)
 	if err != nil {

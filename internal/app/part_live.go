@@ -42,7 +42,7 @@ func newLive(p *platform, delivery *delivery, x *execution, inbox *waiting.Servi
 		},
 	})
 	return part{
-		name: "live", routes: s.Routes(), watchers: []watcher{{"live", run.Watcher(p.announce.OnRunState)}},
+		name: "live", routes: append(inbox.Routes(), s.Routes()...), watchers: []watcher{{"live", run.Watcher(p.announce.OnRunState)}},
 		services: []service{func() (func(context.Context), error) {
 			return func(context.Context) { s.Stop() }, nil
 		}},

@@ -56,21 +56,24 @@ func (s *Service) Routes() []route.Route {
 		return route.Row{
 			Method: "GET", Path: path, ID: id, Tag: "Inbox", Scopes: []authz.Scope{"runs:read", "agents:read"}, Role: authz.Viewer,
 			Summary: "List what waits for a person",
-			Doc: "Approvals, questions, authorizations, paused and lately failed runs need the scope runs:read; open votes and requests of agents agents:read. " +
+			Doc: "Approvals, questions, authorizations, paused and lately failed runs need the scope runs:read; open votes and " +
+				"requests of agents agents:read. " +
 				"What expires first comes first, then what waits longest. A row can be decided as it stands, with POST /api/v1/inbox/decide.",
 			Errors: []int{400},
 		}
 	}
 	other := read("/api/v1/analytics/inbox", "getAnalyticsInbox")
-	other.Tag, other.Summary, other.Doc = "Analytics", "List what waits for a person (another name of GET /inbox)", "The same as GET /api/v1/inbox."
+	other.Tag, other.Summary = "Analytics", "List what waits for a person (another name of GET /inbox)"
+	other.Doc = "The same as GET /api/v1/inbox."
 	return []route.Route{
 		route.Action(read("/api/v1/inbox", "getInbox"), s.list),
 		route.Action(other, s.list),
 		route.Action(route.Row{
-			Method: "POST", Path: "/api/v1/inbox/decide", ID: "decideInbox", Tag: "Inbox", Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer,
+			Method: "POST", Path: "/api/v1/inbox/decide", ID: "decideInbox", Tag: "Inbox",
+			Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer,
 			Summary: "Decide several things that wait",
-			Doc: "Each decision is carried out by itself, as its own operation does it, and has an outcome of its own: one that is refused does not keep " +
-				"the others from counting. Sending a decision again is harmless: what was decided stays so.",
+			Doc: "Each decision is carried out by itself, as its own operation does it, and has an outcome of its own: one that is " +
+				"refused does not keep the others from counting. Sending a decision again is harmless: what was decided stays so.",
 		}, s.decideRoute),
 	}
 }
@@ -81,7 +84,8 @@ func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*Inbo
 		only = strings.Split(in.Kind, ",")
 		for _, k := range only {
 			if !slices.Contains(kinds, k) {
-				return nil, fault.New(fault.Malformed, "INVALID_QUERY", "The query parameter kind has %q; the kinds are: %s.", k, strings.Join(kinds, ", "))
+				return nil, fault.New(fault.Malformed, "INVALID_QUERY",
+					"The query parameter kind has %q; the kinds are: %s.", k, strings.Join(kinds, ", "))
 			}
 		}
 	}

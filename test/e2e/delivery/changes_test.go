@@ -51,14 +51,19 @@ func TestChangesStream(t *testing.T) {
 
 func followCompany(t *testing.T, n *apptest.Server) {
 	t.Helper()
-	unread := func(f apptest.Frame) bool {
-		if f.Name != "counts" {
-			return false
+	var unread, completed, failed bool // in any order
+	frames := watch(n, "", func(f apptest.Frame) bool {
+		switch f.Name {
+		case "counts":
+			counts, _ := f.Object(t)["unread"].(object)
+			unread = counts["unread_count"] == 1.0
+		case "changed":
+			row, _ := f.Object(t)["row"].(object)
+			completed = completed || row["status"] == "completed"
+			failed = failed || row["status"] == "failed"
 		}
-		counts, _ := f.Object(t)["unread"].(object)
-		return counts["unread_count"] == 1.0
-	}
-	frames := watch(n, "", unread)
+		return unread && completed && failed
+	})
 	agent := n.CreateAgent(object{"name": "Watched", "metadata": object{"long": true}})
 	session := n.Expect(201, "POST", "/api/v1/sessions", object{"agent_id": agent})["session_id"].(string)
 	run := n.StartRun(agent, "hello", object{"session_id": session})

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -386,7 +386,7 @@ CREATE TABLE browser_sessions (
     last_used_at BIGINT  NOT NULL,
     renewed_at   BIGINT  NOT NULL, -- when its cookie was last sent
     verified_at  BIGINT  NOT NULL, -- 0: never
-    ended_at     BIGINT  NOT NULL, key_prefix TEXT NOT NULL DEFAULT '', key_hash BLOB, -- 0: it lives
+    ended_at     BIGINT  NOT NULL, key_prefix TEXT NOT NULL DEFAULT '', key_hash BLOB, of_key_id TEXT NOT NULL DEFAULT '', -- 0: it lives
     FOREIGN KEY (tenant_id, user_id) REFERENCES users (tenant_id, user_id) ON DELETE CASCADE
 );
 

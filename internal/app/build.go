@@ -63,10 +63,10 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	}
 	parts := []part{
 		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
-		{name: "kinds", routes: kinds.Routes(p.kernel)},
-		commercePart(p, agents, content), models.part(p), delivery.part(p, accounts), content.part(p),
-		tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing), grouped.part(p), peered.part(p),
-		shown, compatPart(p, models, agents, execution, grouped),
+		{name: "kinds", routes: kinds.Routes(p.kernel)}, commercePart(p, agents, content), models.part(p), delivery.part(p, accounts),
+		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
+		grouped.part(p), peered.part(p), shown, compatPart(p, models, agents, execution, grouped), billingPart(p, accounts, delivery),
+		publicPart(p, out, accounts, content, agents, execution),
 	}
 	watchers, err := orderWatchers(parts)
 	if err != nil {

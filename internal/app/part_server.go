@@ -17,19 +17,15 @@ import (
 // newServer makes the HTTP server for the routes of all parts, and the part of
 // what it runs in the background.
 func newServer(p *platform, accounts *accounts, members *members, parts []part) (*httpapi.Server, part, error) {
-	limits, err := ratelimit.Parse(p.cfg.Server.RateLimits)
-	if err != nil {
-		return nil, part{}, fmt.Errorf("AGENTD_RATE_LIMITS: %w", err)
-	}
 	proxies, err := p.cfg.Server.Proxies()
 	if err != nil {
 		return nil, part{}, fmt.Errorf("AGENTD_TRUSTED_PROXIES: %w", err)
 	}
-	limiter, keeper := ratelimit.New(limits), newIdempotency(p)
+	keeper := newIdempotency(p)
 	routes, endpoints := routesOf(parts)
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Families: compatFamilies(), Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
-		Limiter: limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
+		Limiter: p.limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
 		Watch:   p.watch.Note,
 		Origins: p.cfg.Server.Origins(), TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
@@ -37,9 +33,18 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 		HideBuild: p.cfg.Server.MetricsListen != "" || !config.Loopback(p.cfg.Server.Listen),
 	})
 	return server, part{name: "server", services: []service{
-		background(func(ctx context.Context) { limiter.Share(ctx, p.node, p.hub) }),
+		background(func(ctx context.Context) { p.limiter.Share(ctx, p.node, p.hub) }),
 		background(keeper.Serve),
 	}}, err
+}
+
+// newLimiter makes the limiter of requests.
+func newLimiter(p *platform) (*ratelimit.Limiter, error) {
+	limits, err := ratelimit.Parse(p.cfg.Server.RateLimits)
+	if err != nil {
+		return nil, fmt.Errorf("AGENTD_RATE_LIMITS: %w", err)
+	}
+	return ratelimit.New(limits), nil
 }
 
 // newIdempotency makes the keeper of the answers to writes that clients may

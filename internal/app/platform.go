@@ -22,6 +22,7 @@ import (
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/ratelimit"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
 	"agentd/internal/operation/setting"
@@ -62,6 +63,7 @@ type platform struct {
 	gate     *work.Gate             // keeps workers from asking a database that is away
 	lost     *prometheus.CounterVec // leases, by kind of work
 	cursors  *page.Cursors
+	limiter  *ratelimit.Limiter // of requests, and of strangers
 	audit    *audit.Log
 	watch    *audit.Watch          // of what is recorded beside the requests
 	changes  *resource.Subscribers // of resources, for other parts
@@ -97,6 +99,11 @@ func openPlatform(ctx context.Context, p *platform) error {
 	if err := p.openBus(); err != nil {
 		return err
 	}
+	limiter, err := newLimiter(p)
+	if err != nil {
+		return err
+	}
+	p.limiter = limiter
 	p.cursors = page.NewCursors(p.box.DeriveAll("cursors")...)
 	p.audit = &audit.Log{Store: auditsql.New(p.db), Writer: p.db, Cursors: p.cursors, Clock: p.clock}
 	p.watch = audit.NewWatch(p.audit, p.log)

@@ -63,6 +63,7 @@ var families = map[string][]string{
 	"commerce":   {"agents", "execution"},
 	"insight":    {"agents", "execution"},
 	"operation":  {"agents", "execution"},
+	"public":     {"agents", "execution", "operation"},
 }
 
 // groups are the grouping folders of internal: they hold packages, no Go files.

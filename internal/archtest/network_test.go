@@ -13,15 +13,16 @@ import (
 // dialers are the packages that may make connections of their own, and whom
 // they call. Whatever a tenant names is called through internal/wire/outbound.
 var dialers = map[string]string{
-	"internal/wire/outbound":    "addresses that tenants name, each checked when it is dialled",
-	"internal/wire/azureclient": "tokens for Azure OpenAI, through the transport of its endpoint",
-	"internal/wire/modelcall":   "the operator's model endpoints",
-	"internal/wire/webhttp":     "the operator's search provider",
-	"internal/wire/oidcclient":  "the operator's sign-in services",
-	"internal/wire/smtpmail":    "the operator's mail server",
-	"internal/wire/syslog":      "the operator's SIEM",
-	"internal/wire/mcpclient":   "makes clients on the guarded transport",
-	"internal/client":           "the server that the command line talks to",
+	"internal/wire/outbound":     "addresses that tenants name, each checked when it is dialled",
+	"internal/wire/azureclient":  "tokens for Azure OpenAI, through the transport of its endpoint",
+	"internal/wire/modelcall":    "the operator's model endpoints",
+	"internal/wire/webhttp":      "the operator's search provider",
+	"internal/wire/oidcclient":   "the operator's sign-in services",
+	"internal/wire/smtpmail":     "the operator's mail server",
+	"internal/wire/syslog":       "the operator's SIEM",
+	"internal/wire/stripeclient": "Stripe, or what the operator names in its place",
+	"internal/wire/mcpclient":    "makes clients on the guarded transport",
+	"internal/client":            "the server that the command line talks to",
 }
 
 // calling are the names by which a program of net, net/http or crypto/tls calls

@@ -72,7 +72,10 @@ import (
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/operation/billing"
 	"agentd/internal/operation/modeladmin"
+	"agentd/internal/public/directory"
+	"agentd/internal/public/visitor"
 	"agentd/internal/teams/a2a"
 	"agentd/internal/teams/team"
 	"agentd/internal/teams/teamrun"
@@ -136,6 +139,8 @@ func routes(t *testing.T) []route.Route {
 		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
 		goods, groups, (&teamrun.Service{Clock: clock.System{}}).Routes(),
 		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), kinds.Routes(kernel),
+		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
+		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),
 	)
 }
 

@@ -50,6 +50,12 @@ type Tenant struct {
 	Branding    jsontext.Value `json:"branding,omitzero"`     // an object
 	SocialLinks jsontext.Value `json:"social_links,omitzero"` // an object of URLs
 
+	Public            bool           `json:"public,omitzero" doc:"Whether strangers see its profile."`
+	PublicAgentID     string         `json:"public_agent_id,omitzero" format:"uuid" doc:"Agent that welcomes visitors of its profile."`
+	PublishedAgentIDs []string       `json:"published_agent_ids,omitzero" format:"uuid" doc:"Agents that its profile shows, where they are public."`
+	PublicSettings    PublicSettings `json:"public_settings,omitzero"`
+	PublishedAt       time.Time      `json:"published_at,omitzero" doc:"When its profile became public."`
+
 	Operator bool `json:"-"` // the first tenant, which runs the platform
 }
 

@@ -131,7 +131,7 @@ func TestUpdateTenant(t *testing.T) {
 		w.tenant("Other", "")
 		sql(t, w.db, `UPDATE tenants SET settings = '{"a":1,"b":2,"legal_hold":true}' WHERE tenant_id = ?`, ann.TenantID)
 		got := w.ok(ann, "PUT /tenants/me", `{"name":" Acme Inc ","slug":"acme-inc","description":"Two\nlines","logo_url":"https://example.com/l.png",
-			"settings":{"b":null,"c":{"d":[1]},"max_retention_days":1,"legal_hold":true},"branding":{"colour":"red","x":1},
+			"settings":{"b":null,"c":{"d":[1]},"max_retention_days":1,"legal_hold":true},"branding":{"colour":"#d00000","x":1},
 			"social_links":{"web":"https://example.com"},"plan":"gold","status":"suspended"}`)
 		delete(got, "created_at")
 		delete(got, "updated_at")
@@ -139,13 +139,13 @@ func TestUpdateTenant(t *testing.T) {
 			"tenant_id": ann.TenantID, "name": "Acme Inc", "slug": "acme-inc", "status": "active", "plan": "self_hosted",
 			"description": "Two\nlines", "logo_url": "https://example.com/l.png",
 			"settings":     map[string]any{"a": 1.0, "c": map[string]any{"d": []any{1.0}}, "legal_hold": true},
-			"branding":     map[string]any{"colour": "red", "x": 1.0},
+			"branding":     map[string]any{"colour": "#d00000", "x": 1.0},
 			"social_links": map[string]any{"web": "https://example.com"},
 		})
 		got = w.ok(ann, "PATCH /tenants/me", `{"description":null,"logo_url":null,"branding":{"x":null},"social_links":{}}`)
 		w.same([]any{got["description"], got["logo_url"], got["branding"], got["social_links"], got["name"]},
-			[]any{nil, nil, map[string]any{"colour": "red"}, map[string]any{}, "Acme Inc"})
-		w.same(w.ok(ann, "GET /tenants/me", "")["branding"], map[string]any{"colour": "red"})
+			[]any{nil, nil, map[string]any{"colour": "#d00000"}, map[string]any{}, "Acme Inc"})
+		w.same(w.ok(ann, "GET /tenants/me", "")["branding"], map[string]any{"colour": "#d00000"})
 		w.refused(ann, "PATCH /tenants/me", `{"slug":"other"}`, fault.Conflict, "ALREADY_EXISTS")
 		w.refused(ann, "PATCH /tenants/me", `{"settings":{"legal_hold":false}}`, fault.Forbidden, "FORBIDDEN")
 		w.refused(ann, "PATCH /tenants/me", `{"settings":{"legal_hold":null}}`, fault.Forbidden, "FORBIDDEN")

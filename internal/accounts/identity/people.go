@@ -127,7 +127,7 @@ func NewPeople(s *Service, d PeopleDeps) *People {
 			roster: r, db: db, cursors: d.Cursors, mail: d.Mail, publicURL: d.PublicURL, notify: d.Notify,
 		},
 		memberships: memberships{roster: r, db: db, plans: s.Tenants.plans, hasAgent: d.HasAgent},
-		profile:     tenantProfile{roster: r, db: db},
+		profile:     tenantProfile{roster: r, db: db, hasAgent: d.HasAgent},
 	}
 }
 

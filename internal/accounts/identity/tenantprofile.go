@@ -32,7 +32,8 @@ const (
 // tenantProfile changes what the owner of a tenant can change of it.
 type tenantProfile struct {
 	*roster
-	db txn.Writer
+	db       txn.Writer
+	hasAgent func(ctx context.Context, tenantID, agentID string) (bool, error)
 }
 
 // operatorSettings are the settings of a tenant that only the operator can
@@ -57,6 +58,11 @@ type tenantChange struct {
 	Settings    schema.Object `json:"settings,omitzero" doc:"Merged one level deep; null removes a member. The operator's settings are ignored."`
 	Branding    schema.Object `json:"branding,omitzero" doc:"Merged one level deep; null removes a member, or the whole object."`
 	SocialLinks schema.Object `json:"social_links,omitzero" doc:"URLs by name. Replaces all links."`
+
+	Public         bool            `json:"public,omitzero" doc:"Whether strangers see the company's profile."`
+	PublicAgentID  *string         `json:"public_agent_id" format:"uuid" doc:"Agent that welcomes visitors of the profile; null removes it."`
+	PublishedIDs   []string        `json:"published_agent_ids,omitzero" maxItems:"50" maxLength:"36" doc:"Agents that the profile shows, where they are public. Replaces all."`
+	PublicSettings *PublicSettings `json:"public_settings" doc:"What the directory of companies shows; null removes all of it."`
 }
 
 // readChange decodes a body that changes some fields, and returns which of them
@@ -91,6 +97,7 @@ func (c *tenantChange) invalid(present map[string]bool) (all []fault.Field) {
 		add("logo_url", notWebURL)
 	}
 	add("social_links", badLinks(c.SocialLinks))
+	all = append(all, badColors(c.Branding)...)
 	return all
 }
 
@@ -135,6 +142,9 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 	if invalid := change.invalid(present); invalid != nil {
 		return Tenant{}, fault.BadFields(invalid...)
 	}
+	if err := p.checkAgents(ctx, who.TenantID, &change); err != nil {
+		return Tenant{}, err
+	}
 	out, err := withAnswer(ctx, p.db, func(tx txn.Tx) (Tenant, error) {
 		t, _, err := p.acting(tx, who, authz.Owner)
 		if err != nil {
@@ -146,6 +156,7 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 		if err := change.apply(&t, present); err != nil {
 			return t, err
 		}
+		change.publish(&t, present, p.clock.Now())
 		t.UpdatedAt = p.clock.Now()
 		if err := p.store.UpdateTenantTx(tx, t); err != nil {
 			return t, err
@@ -160,7 +171,8 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 	return out, err
 }
 
-var tenantFields = []string{"name", "slug", "description", "logo_url", "settings", "branding", "social_links"}
+var tenantFields = []string{"name", "slug", "description", "logo_url", "settings", "branding", "social_links",
+	"public", "public_agent_id", "published_agent_ids", "public_settings"}
 
 func (c *tenantChange) apply(t *Tenant, present map[string]bool) (err error) {
 	if present["name"] {

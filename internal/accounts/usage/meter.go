@@ -32,6 +32,9 @@ func (s *meter) AllowRun(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
+	if v.pastDue {
+		return errPastDue
+	}
 	now := s.clock.Now()
 	if f := v.exhausted(now, quota.RunsPerMonth, 1); f != nil {
 		return f
@@ -60,7 +63,14 @@ func (s *meter) AllowToolCalls(ctx context.Context, tenant string, calls int) er
 	return nil
 }
 
+// errPastDue is the refusal of what costs money while the company owes some.
+var errPastDue = fault.New(fault.Payment, "",
+	"The company's last payment failed. Pay it on the page of POST /api/v1/billing/portal-session.")
+
 func (v *view) checkModelCall(now time.Time) error {
+	if v.pastDue {
+		return errPastDue
+	}
 	for _, r := range []quota.Resource{quota.TokensPerMonth, quota.TokensPerDay} {
 		if f := v.exhausted(now, r, 1); f != nil {
 			return f

@@ -42,7 +42,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(series, r.timeseries),
 		r.llmRoute(),
 		route.Action(row("GET", "/billing/plans", "listBillingPlans", "List plans",
-			"The plans of this deployment. Its operator assigns plans to companies; plans cannot be bought."), r.listPlans),
+			"The plans of this deployment. Its operator assigns plans to companies; those with a price at Stripe can be bought."), r.listPlans),
 		route.Action(get, b.getBudget),
 		route.Action(set, b.setBudget),
 		route.Action(del, b.deleteBudget),
@@ -133,9 +133,9 @@ type shownPlan struct {
 	Name     string       `json:"name" required:"true"`
 	Limits   quota.Limits `json:"limits" required:"true" doc:"Null: no limit."`
 	Current  bool         `json:"current" required:"true" doc:"Whether it is the company's plan."`
-	Checkout bool         `json:"checkout_available" required:"true" doc:"Always false: only the operator assigns plans."`
+	Checkout bool         `json:"checkout_available" required:"true" doc:"Whether the company can buy it with POST /billing/checkout-session. The operator assigns the others."`
 
-	PriceCents    int64  `json:"price_amount_cents" required:"true" doc:"Price in hundredths of price_currency, as the operator names it; 0: none is named. Nothing is charged."`
+	PriceCents    int64  `json:"price_amount_cents" required:"true" doc:"Price in hundredths of price_currency, as the operator names it; 0: none is named. What Stripe charges is the price that is set there."`
 	PriceCurrency string `json:"price_currency" required:"true" doc:"ISO 4217, lower case."`
 }
 
@@ -149,7 +149,7 @@ func (s reports) listPlans(ctx context.Context, who authz.Caller, _ *struct{}) (
 	for i, p := range all {
 		list.Plans[i] = shownPlan{
 			ID: p.ID, Name: p.Name, Limits: p.Limits, Current: p.ID == current.ID,
-			PriceCents: p.PriceCents, PriceCurrency: cmp.Or(p.PriceCurrency, "usd"),
+			Checkout: s.shop.sells(p.ID), PriceCents: p.PriceCents, PriceCurrency: cmp.Or(p.PriceCurrency, "usd"),
 		}
 	}
 	return list, nil

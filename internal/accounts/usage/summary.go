@@ -18,6 +18,7 @@ type reports struct {
 	meter   *meter
 	proxy   *proxyMeter
 	plans   *quota.Plans
+	shop    *shop
 	store   Store
 	clock   clock.Clock
 }

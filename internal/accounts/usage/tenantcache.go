@@ -47,6 +47,7 @@ type tenantState struct {
 type view struct {
 	plan    quota.Plan
 	budget  *Budget
+	pastDue bool
 	termsAt time.Time // when plan and budget were read; zero: never
 
 	month, day string // of the totals
@@ -155,7 +156,7 @@ func (c *tenantCache) readTerms(ctx context.Context, tx txn.Tx, tenant string, s
 		c.logger.Warn("tenant has a plan that is not configured; the default plan applies",
 			"tenant", tenant, "plan", t.Plan, "default", plan.ID)
 	}
-	st.plan, st.budget, st.termsAt = plan, t.Budget, now
+	st.plan, st.budget, st.pastDue, st.termsAt = plan, t.Budget, t.PastDue, now
 	return st.view, nil
 }
 

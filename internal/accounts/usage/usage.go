@@ -47,6 +47,8 @@ func (t Totals) Plus(o Totals) Totals {
 type Terms struct {
 	Plan   string  // empty if there is no such tenant
 	Budget *Budget // nil: none
+	// PastDue reports whether a payment of the tenant failed, so that nothing more is run.
+	PastDue bool
 }
 
 // Row is a tenant's usage with the same model, source and key, or on the same
@@ -161,7 +163,7 @@ func New(d Deps) *Service {
 	return &Service{
 		meter: counts, proxyMeter: proxy, aggregator: sums, allPlans: d.Plans, tenants: tenants,
 		budgets: budgets{tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, audit: d.Audit},
-		reports: reports{tenants: tenants, meter: counts, proxy: proxy, plans: d.Plans, store: d.Store, clock: d.Clock},
+		reports: reports{tenants: tenants, meter: counts, proxy: proxy, plans: d.Plans, shop: &shop{}, store: d.Store, clock: d.Clock},
 	}
 }
 
@@ -175,6 +177,15 @@ func (s *Service) Event(ctx context.Context, tenant, id string) (Event, error) {
 func (s *Service) UsageOf(ctx context.Context, tenant, month string) (Summary, error) {
 	return s.reports.month(ctx, tenant, month)
 }
+
+// shop is where companies buy plans.
+type shop struct{ has func(plan string) bool }
+
+func (s *shop) sells(plan string) bool { return s.has != nil && s.has(plan) }
+
+// SellBy completes the service with what reports whether a plan can be bought. Without it
+// none can.
+func (s *Service) SellBy(has func(plan string) bool) { s.reports.shop.has = has }
 
 // PlanKnown reports whether the operator has configured a plan.
 func (s *Service) PlanKnown(id string) bool { return s.allPlans.Known(id) }

@@ -88,11 +88,16 @@ func (a *Agents) Named(ctx context.Context, tenant, name string, limit int) ([]s
 // Published reports whether agents of other systems may find the agent: visitors may
 // talk with it, or its a2a is enabled and public.
 func (g *Agent) Published() bool {
-	if g.Visibility == Public && g.PublicConfig != nil && g.PublicConfig.Enabled {
+	if g.Visitable() {
 		return true
 	}
 	c := g.Peers()
 	return c.Enabled && c.Public
+}
+
+// Visitable reports whether strangers may talk with the agent, while it is active.
+func (g *Agent) Visitable() bool {
+	return g.Visibility == Public && g.PublicConfig != nil && g.PublicConfig.Enabled
 }
 
 // Peers returns how the agent appears to agents of other systems.

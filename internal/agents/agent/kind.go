@@ -224,6 +224,7 @@ func (o Options) validate(g *Agent) []fault.Field {
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	wrong = append(wrong, checkOverrides(g.ToolOverrides)...)
+	wrong = append(wrong, checkOrigins(g.PublicConfig)...)
 	return append(append(wrong, wrongEffort(g.Thinking)...), jsonform.WrongSettings(g.Settings)...)
 }
 

@@ -131,15 +131,16 @@ type Skill struct {
 type PublicConfig struct {
 	_ struct{} `json:"-" name:"AgentPublicConfig"`
 
-	Enabled            bool     `json:"enabled" required:"true" doc:"Whether visitors can talk with the agent."`
-	SystemPrompt       string   `json:"system_prompt,omitzero" maxLength:"200000" doc:"Instructions for conversations with visitors."`
+	Enabled            bool     `json:"enabled" required:"true" doc:"Whether visitors can talk with the agent, where its visibility is public."`
+	SystemPrompt       string   `json:"system_prompt,omitzero" maxLength:"200000" doc:"Instructions for conversations with visitors, in place of the agent's prompts. Empty: visitors' runs have the agent's prompts."`
 	Greeting           string   `json:"greeting,omitzero" maxLength:"10000" doc:"First message that a visitor sees."`
-	AllowedTools       []string `json:"allowed_tools,omitzero" maxItems:"200" doc:"Names of the tools that it may call for visitors."`
-	SessionMessages    *int64   `json:"max_messages_per_session,omitzero" nullable:"true" minimum:"1" doc:"Messages of one visitor's session."`
-	Sessions           *int64   `json:"max_concurrent_sessions,omitzero" nullable:"true" minimum:"1" doc:"Sessions of visitors at one time."`
-	SessionsPerAddress *int64   `json:"rate_limit_sessions_per_ip,omitzero" nullable:"true" minimum:"1" doc:"Sessions that one IP address may have."`
+	AllowedTools       []string `json:"allowed_tools,omitzero" maxItems:"200" doc:"Names of those of the agent's tools that it may call for visitors. Empty: none."`
+	AllowedOrigins     []string `json:"allowed_origins,omitzero" maxItems:"50" maxLength:"300" doc:"Origins of web pages on which visitors may talk with the agent, as https://www.example.com; * is any. Empty: pages of this service alone."`
+	SessionMessages    *int64   `json:"max_messages_per_session,omitzero" nullable:"true" minimum:"1" doc:"Messages of one visitor's session. The operator's limit holds too, as for all that follow."`
+	Sessions           *int64   `json:"max_concurrent_sessions,omitzero" nullable:"true" minimum:"1" doc:"Visitors who talk with the agent at the same time: sessions with a message in the last half hour."`
+	SessionsPerAddress *int64   `json:"rate_limit_sessions_per_ip,omitzero" nullable:"true" minimum:"1" doc:"Sessions that one IP address may begin per hour."`
 	MessagesPerMinute  *int64   `json:"rate_limit_messages_per_min,omitzero" nullable:"true" minimum:"1" doc:"Messages of one session per minute."`
-	MessagesPerDay     *int64   `json:"daily_message_limit,omitzero" nullable:"true" minimum:"1" doc:"Messages of all visitors per day."`
+	MessagesPerDay     *int64   `json:"daily_message_limit,omitzero" nullable:"true" minimum:"1" doc:"Messages of all visitors per day, UTC."`
 }
 
 // A2A is how an agent appears to agents of other systems.

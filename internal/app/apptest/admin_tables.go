@@ -20,6 +20,8 @@ var untenanted = map[string]string{
 	"kept_secrets":      "of the deployment",
 	"secret_keys":       "of the deployment: ids of its secret keys",
 	"secret_servers":    "of the deployment: which servers run",
+	"billing_events":    "ids of events of Stripe",
+	"public_events":     "of the deployment: how often pages for strangers were used",
 	"operator_settings": "of the deployment: what its operator set",
 	"tenant_purges":     "of companies that are gone or going",
 	"signin_links":      "the same: how a person signs in elsewhere",

@@ -24,6 +24,7 @@ type Config struct {
 	Security      Security      `embed:"" group:"Security"`
 	Models        Models        `embed:"" group:"Models"`
 	Tenancy       Tenancy       `embed:"" group:"Tenants"`
+	Billing       Billing       `embed:"" group:"Payments"`
 	Search        Search        `embed:"" group:"Web search"`
 	Webhooks      Webhooks      `embed:"" group:"Webhooks"`
 	Mail          Mail          `embed:"" group:"Mail"`
@@ -165,6 +166,13 @@ type Models struct {
 // Tenancy is what tenants may have. The admin commands read it too.
 type Tenancy struct {
 	Plans string `env:"AGENTD_PLANS" name:"plans" placeholder:"FILE" help:"JSON file with the plans that tenants can be on, and their limits. Empty: one plan, self_hosted, without limits."`
+}
+
+// Billing is how companies pay for plans. PUT /api/v1/admin/config/stripe takes precedence.
+type Billing struct {
+	StripeSecretKey     secret.String `env:"AGENTD_STRIPE_SECRET_KEY" name:"stripe-secret-key" placeholder:"KEY" help:"Stripe's secret key. Empty: companies cannot pay for plans; the operations are 501."`
+	StripeWebhookSecret secret.String `env:"AGENTD_STRIPE_WEBHOOK_SECRET" name:"stripe-webhook-secret" placeholder:"SECRET" help:"Secret with which Stripe signs the events that it sends to /api/v1/webhooks/stripe."`
+	StripeBaseURL       string        `env:"AGENTD_STRIPE_BASE_URL" name:"stripe-base-url" placeholder:"URL" help:"Address of Stripe's API, for tests. Empty: Stripe's own."`
 }
 
 // Search is the search provider of the tool web_search. The operator sets the

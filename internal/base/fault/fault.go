@@ -32,6 +32,7 @@ const (
 	Unavailable                  // 503: a dependency is missing or a queue is full; retry
 	Upstream                     // 502: another service refused the call or sent an unusable answer
 	UpstreamTimeout              // 504: another service did not answer in time
+	Payment                      // 402: the company must pay first
 )
 
 // Error is a failure with a public face. The zero Code of a kind is filled by
@@ -86,6 +87,7 @@ var defaultCode = map[Kind]string{
 	Unavailable:      "SERVICE_UNAVAILABLE",
 	Upstream:         "EXTERNAL_SERVICE_ERROR",
 	UpstreamTimeout:  "EXTERNAL_SERVICE_TIMEOUT",
+	Payment:          "BILLING_PAST_DUE",
 }
 
 // NewNotFound is the 404 for a thing that is absent or another tenant's: the two

@@ -58,6 +58,10 @@ type Row struct {
 	// platform.
 	Operator bool
 
+	// CrossOrigin rows are called by pages of other origins too: their function says
+	// whose by AllowOrigin, and refuses the others.
+	CrossOrigin bool
+
 	// SignIn rows sign a person in: their refusals are in the audit log.
 	SignIn bool
 	// Refused is the action of the entry that a 401, 403 or 404 of a Public row leaves

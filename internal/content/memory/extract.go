@@ -68,7 +68,7 @@ func (w *settingsCache) find(tenant, agentID string, now time.Time) (extract, ok
 // OnRunState is the run.Watcher that schedules the extraction of completed runs,
 // if their agent has it enabled.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
-	if r.Status != run.Completed || r.Options.Sandbox != nil {
+	if r.Status != run.Completed || r.Options.Sandbox != nil || r.Options.Visitor {
 		return nil
 	}
 	extract, ok := s.settings.find(r.TenantID, r.AgentID, s.Clock.Now())

@@ -70,7 +70,7 @@ type Entry struct {
 	EntityName     string        `json:"entity_name,omitzero" doc:"The person or thing that the entry is about."`
 	EntityType     string        `json:"entity_type,omitzero"`
 	CreatedAt      time.Time     `json:"created_at"`
-	Sources        []string      `json:"sources,omitzero" doc:"Untrusted sources that the run had read: web, mcp:<server>, file, sensor, message:<agent>. Runs that find the entry have read them too."`
+	Sources        []string      `json:"sources,omitzero" doc:"Untrusted sources that the run had read: web, mcp:<server>, file, sensor, visitor, message:<agent>. Runs that find the entry have read them too."`
 	Score          *float64      `json:"score,omitzero" doc:"Of a search result, from 0 to 1: nine tenths are how well it matches, with decay, one tenth its relevance_score."`
 
 	// at is the time that decay counts from: the last write.

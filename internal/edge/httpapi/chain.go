@@ -29,6 +29,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.bodies.setBodyDeadline(x, r.ContentLength)
 	}
 	x.op = s.mux.match(x, r)
+	x.page = x.op.pageOf(w, r)
 	if s.tracer != nil {
 		x.Context = s.startSpan(x, r)
 	}

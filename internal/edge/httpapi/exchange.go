@@ -36,6 +36,7 @@ type exchange struct {
 	detached *detached // of a hijacked stream; nil: not hijacked
 
 	match string // If-Match of a Conditional write
+	page  *page  // of another origin; nil: none that the row's function decides about
 
 	origin txn.Origin // of the statements of its handler
 
@@ -60,6 +61,10 @@ func (x *exchange) Value(key any) any {
 	case route.MatcherKey{}:
 		if x.match != "" {
 			return x
+		}
+	case route.OriginKey{}:
+		if x.page != nil {
+			return x.page
 		}
 	}
 	return x.Context.Value(key)

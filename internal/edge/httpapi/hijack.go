@@ -85,7 +85,7 @@ func (x *exchange) detachedCopy() *exchange {
 	if x.server.tracer != nil {
 		base = trace.ContextWithSpan(base, trace.SpanFromContext(x.Context))
 	}
-	return &exchange{Context: base, server: x.server, id: x.id, start: x.start, op: x.op, who: x.who, origin: x.origin}
+	return &exchange{Context: base, server: x.server, id: x.id, start: x.start, op: x.op, who: x.who, origin: x.origin, page: x.page}
 }
 
 // hijack moves the stream to a connection of its own and reports whether it did;

@@ -157,6 +157,7 @@ func (m *mux) fallback(x *exchange, r *http.Request) error {
 	}
 	x.Header().Set("Allow", strings.Join(allow, ", "))
 	if r.Method == http.MethodOptions {
+		m.preflight(x, r)
 		x.WriteHeader(http.StatusNoContent)
 		return nil
 	}

@@ -29,6 +29,7 @@ var statusOf = map[fault.Kind]int{
 	fault.Unavailable:      http.StatusServiceUnavailable,
 	fault.Upstream:         http.StatusBadGateway,
 	fault.UpstreamTimeout:  http.StatusGatewayTimeout,
+	fault.Payment:          http.StatusPaymentRequired,
 }
 
 // statusError is a refusal with a status of its own instead of its kind's.

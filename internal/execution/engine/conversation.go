@@ -77,12 +77,13 @@ func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 	return c
 }
 
-// allowed returns the tools without those that the agent must never use.
+// allowed returns the tools without those that the agent must never use, or not in runs
+// of this kind.
 func (c *conversation) allowed(tools tool.Set) tool.Set {
-	if len(c.spec.ToolOverrides) == 0 {
+	if len(c.spec.ToolOverrides) == 0 && c.spec.Only == nil {
 		return tools
 	}
-	return tools.Filter(func(name string) bool { return c.spec.Trust(name) != agent.NeverAllow })
+	return tools.Filter(func(name string) bool { return c.spec.Trust(name) != agent.NeverAllow && c.spec.Offers(name) })
 }
 
 // opening returns what the conversation begins with: the agent's own prompt, the

@@ -12,7 +12,8 @@ const (
 	ByRun      InitiatorType = "run"      // a run that delegates
 	BySchedule InitiatorType = "schedule" // of an agent, whose id it has
 	BySensor   InitiatorType = "sensor"
-	ByTodo     InitiatorType = "todo" // of a session
+	ByTodo     InitiatorType = "todo"    // of a session
+	ByVisitor  InitiatorType = "visitor" // a stranger, in a public session
 	// ByImprovement is the sandbox test of an improvement proposal.
 	ByImprovement InitiatorType = "improvement"
 	ByPlatform    InitiatorType = "platform"
@@ -22,8 +23,8 @@ const (
 type Initiator struct {
 	_ struct{} `json:"-" name:"RunInitiator"`
 
-	Type InitiatorType `json:"type" enum:"key,member,run,schedule,sensor,todo,improvement,platform" required:"true"`
-	ID   string        `json:"id" required:"true" doc:"Of the key, member, run, sensor, todo or improvement proposal; of the agent, for a schedule. Empty for the platform."`
+	Type InitiatorType `json:"type" enum:"key,member,run,schedule,sensor,todo,visitor,improvement,platform" required:"true"`
+	ID   string        `json:"id" required:"true" doc:"Of the key, member, run, sensor, todo or improvement proposal; of the session, for a visitor; of the agent, for a schedule. Empty for the platform."`
 	Name string        `json:"name,omitzero" doc:"What it is called; only with fields=summary."`
 }
 

@@ -138,6 +138,7 @@ type Options struct {
 	Wakes *Wakes `json:"wakes,omitzero"`
 	// Sandbox makes the run a test of a change of its agent; nil: it is not one.
 	Sandbox *Sandbox `json:"sandbox,omitzero"`
+	Visitor bool     `json:"visitor,omitzero"` // it answers a stranger; see AgentSpec.ForVisitors
 }
 
 // Wakes names an item of work; see work.Item.

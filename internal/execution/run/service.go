@@ -94,7 +94,7 @@ type Request struct {
 func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
 	spec, err := SpecOf(ctx, s.Agents, &Record{
 		Run:     Run{TenantID: who.TenantID, AgentID: req.AgentID, AgentVersion: req.AgentVersion},
-		Options: Options{Sandbox: req.Options.Sandbox},
+		Options: Options{Sandbox: req.Options.Sandbox, Visitor: req.Options.Visitor},
 	})
 	if err != nil {
 		return nil, err

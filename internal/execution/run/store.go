@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -196,6 +198,35 @@ type AgentSpec struct {
 	ImageGeneration schema.Nullable
 	ContextStrategy string // compaction | summarize | truncate | sliding_window
 	ContextWindow   int    // messages that sliding_window keeps
+
+	Public *agent.PublicConfig // nil: the agent does not talk with visitors
+	// Only, if it is not nil, has the names of the tools that the run may call; no others
+	// are offered.
+	Only []string
+}
+
+// ForVisitors returns the configuration of runs that answer strangers. What the company
+// wrote for itself does not reach them: its prompt is replaced if there is one for
+// visitors, and without a tool's name in allowed_tools the tool does not exist. Nothing is
+// recalled from the agent's memory, which has what others said, and nothing is kept in it.
+func (spec *AgentSpec) ForVisitors() *AgentSpec {
+	s := *spec
+	s.Memory, s.Only = nil, []string{}
+	if p := spec.Public; p != nil {
+		s.Only = append(s.Only, p.AllowedTools...)
+		if prompt := strings.TrimSpace(p.SystemPrompt); prompt != "" {
+			s.System = prompt
+		}
+	}
+	if len(s.Only) == 0 {
+		s.MCP = nil // no server is asked for tools that are not offered
+	}
+	return &s
+}
+
+// Offers reports whether runs may call a tool of that name.
+func (spec *AgentSpec) Offers(tool string) bool {
+	return spec.Only == nil || slices.Contains(spec.Only, tool)
 }
 
 // ModelRetry bounds how long a step waits for a model whose failure passes. The
@@ -248,7 +279,11 @@ func SpecOf(ctx context.Context, agents Agents, r *Record) (*AgentSpec, error) {
 	if s := r.Options.Sandbox; s != nil {
 		return agents.Patched(ctx, r.TenantID, r.AgentID, r.AgentVersion, s.Patch)
 	}
-	return agents.Spec(ctx, r.TenantID, r.AgentID, r.AgentVersion)
+	spec, err := agents.Spec(ctx, r.TenantID, r.AgentID, r.AgentVersion)
+	if err == nil && r.Options.Visitor {
+		spec = spec.ForVisitors()
+	}
+	return spec, err
 }
 
 // Starter is the port to the engine: it stores the run, in the state that

@@ -202,6 +202,8 @@ func refused(err error) error {
 		public := fault.New(f.Kind, f.Code, "The company of this sensor may start no more runs at this time.").Because(err)
 		public.RetryAfter = f.RetryAfter
 		return public
+	case fault.Payment:
+		return fault.New(fault.Forbidden, "", "The company of this sensor may start no more runs at this time.").Because(err)
 	case fault.Conflict:
 		return fault.New(f.Kind, f.Code, "The agent of this sensor takes no runs at this time.").Because(err)
 	}

@@ -80,18 +80,21 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 	out := r.show(now)
 	out.Branches = newBranchGraph(r, nil, nil).withRuns()
 	ctx = txn.WithAnswer(ctx, func() any { return &out })
-	err = l.writer.Write(ctx, func(tx txn.Tx) error {
-		if err := l.insert(tx, r); err != nil {
+	err = l.writer.Write(ctx, func(tx txn.Tx) error { return l.openTx(tx, r) })
+	return &out, err
+}
+
+// openTx stores a new session, and that it expires.
+func (l *lifecycle) openTx(tx txn.Tx, r *Record) error {
+	if err := l.insert(tx, r); err != nil {
+		return err
+	}
+	if len(r.Metadata) > 0 {
+		if err := l.onChange(tx, r.TenantID, r.SessionID); err != nil {
 			return err
 		}
-		if len(r.Metadata) > 0 {
-			if err := l.onChange(tx, r.TenantID, r.SessionID); err != nil {
-				return err
-			}
-		}
-		return l.queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
-	})
-	return &out, err
+	}
+	return l.queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: r.SessionID, TenantID: r.TenantID, Due: r.ExpiresAt})
 }
 
 // insert stores a session if the tenant's plan has room for it.

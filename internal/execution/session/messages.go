@@ -53,8 +53,11 @@ type Accepted struct {
 // send makes a message the next turn of the active branch. It returns once the
 // turn is stored. Errors: NotFound, Invalid; Conflict if the session is not
 // active or, with queue_mode reject, busy; Limited if the plan allows no more
-// runs (429 here, unlike the 403 of POST /runs).
-func (m *messageService) send(ctx context.Context, who authz.Caller, id string, in *newMessage) (Accepted, error) {
+// runs (429 here, unlike the 403 of POST /runs). adjust changes the request of the run, if
+// it is set.
+func (m *messageService) send(
+	ctx context.Context, who authz.Caller, id string, in *newMessage, adjust func(*run.Request),
+) (Accepted, error) {
 	rec, err := m.reader.store.Get(ctx, who.TenantID, id)
 	if err != nil {
 		return Accepted{}, err
@@ -86,6 +89,9 @@ func (m *messageService) send(ctx context.Context, who authz.Caller, id string, 
 	}
 	if len(in.FileIDs) > 0 {
 		req.Options.Sources = []string{model.SourceFile}
+	}
+	if adjust != nil {
+		adjust(&req)
 	}
 	r, err := m.runs.Create(ctx, who, req)
 	if err != nil {
@@ -273,7 +279,7 @@ func (m *messageService) routes() []route.Route {
 }
 
 func (m *messageService) sendRoute(ctx context.Context, who authz.Caller, in *messageIn) (Accepted, error) {
-	return m.send(ctx, who, in.SessionID, &in.Body)
+	return m.send(ctx, who, in.SessionID, &in.Body, nil)
 }
 
 func (m *messageService) listRoute(ctx context.Context, who authz.Caller, in *messagesIn) (*MessageList, error) {

@@ -8,6 +8,8 @@ const (
 	SourceWeb    = "web"
 	SourceFile   = "file"
 	SourceSensor = "sensor"
+	// SourceVisitor is a stranger who talks with a public agent.
+	SourceVisitor = "visitor"
 )
 
 // SourceMessage is the source of what an agent writes to another.

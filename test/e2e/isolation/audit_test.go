@@ -19,6 +19,7 @@ var unaudited = map[string]string{
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 
+	"createPublicSession": talk, "publicTrackEvent": "a count of pages, without a name",
 	"createSession": talk, "updateSession": talk, "sendSessionMessage": talk,
 	"createSessionBranch": talk, "activateSessionBranch": talk, "deleteSessionBranch": talk,
 	"createSessionTodo": talk, "updateSessionTodo": talk, "deleteSessionTodo": talk, "confirmSessionTodo": talk, "runSessionTodoNow": talk, "createTask": talk,

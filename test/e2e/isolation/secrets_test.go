@@ -137,5 +137,6 @@ var unmarked = map[string]string{
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
 	"ledger_unsealed": "entries for some seconds", "ledger_heads": "a number and a hash", "governance_states": "numbers and times",
 	"usage_budgets": "numbers", "usage_counters": "counters", "counters": "numbers", "usage_entries": "counters", "usage_durations": "numbers", "usage_events": "which thresholds were told of", "usage_locks": "times",
+	"billing_accounts": "ids of Stripe", "visitor_agents": "counters", "visitor_files": "ids", "visitor_sessions": "ids and hashes",
 	"workspace_agents": "ids", "webhook_deliveries": "ids, and what receivers answered",
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/accounts/identity"
@@ -42,7 +43,8 @@ var (
 	// MemberColumns are the columns that a MemberRow scans, of users u.
 	MemberColumns = sqldb.Qualify(`u`, memberColumns)
 	// TenantColumns are the columns that a TenantRow scans, of tenants t.
-	TenantColumns = sqldb.Qualify(`t`, tenantColumns+`, description, logo_url, branding, social_links`)
+	TenantColumns = sqldb.Qualify(`t`, tenantColumns+`, description, logo_url, branding, social_links,
+		published_at, public_agent_id, published_agents, public_settings`)
 
 	selectKey        = `SELECT ` + sqldb.Qualify(`k`, keyColumns) + ` FROM api_keys k `
 	selectMember     = `SELECT ` + MemberColumns + ` FROM users u `
@@ -119,7 +121,9 @@ func (s *Store) GetTenant(ctx context.Context, tenantID string) (identity.Tenant
 type TenantRow struct {
 	t                         identity.Tenant
 	settings, branding, links string
+	agents, public            string
 	created, updated          int64
+	published                 int64
 }
 
 // Dest returns the arguments of Scan.
@@ -127,6 +131,7 @@ func (r *TenantRow) Dest() []any {
 	return []any{
 		&r.t.TenantID, &r.t.Name, &r.t.Slug, &r.t.Status, &r.t.Plan, &r.settings, &r.t.Operator, &r.created, &r.updated,
 		&r.t.Description, &r.t.LogoURL, &r.branding, &r.links,
+		&r.published, &r.t.PublicAgentID, &r.agents, &r.public,
 	}
 }
 
@@ -135,6 +140,13 @@ func (r *TenantRow) Tenant() identity.Tenant {
 	r.t.Settings, r.t.Branding = jsontext.Value(r.settings), jsontext.Value(r.branding)
 	r.t.SocialLinks = jsontext.Value(r.links)
 	r.t.CreatedAt, r.t.UpdatedAt = sqldb.Time(r.created), sqldb.Time(r.updated)
+	r.t.PublishedAt, r.t.Public = sqldb.Time(r.published), r.published > 0
+	if r.agents != "" {
+		r.t.PublishedAgentIDs = strings.Fields(r.agents)
+	}
+	if r.public != "" {
+		_ = json.Unmarshal([]byte(r.public), &r.t.PublicSettings) // it was checked when it was stored
+	}
 	return r.t
 }
 

@@ -3,6 +3,7 @@ package identitysql
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"agentd/internal/accounts/identity"
@@ -48,10 +49,17 @@ func (s *People) LockTenantTx(tx txn.Tx, tenantID string) (identity.Tenant, erro
 
 // UpdateTenantTx implements identity.PeopleStore.
 func (s *People) UpdateTenantTx(tx txn.Tx, t identity.Tenant) error {
-	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, description = ?, logo_url = ?, settings = ?,
-		branding = ?, social_links = ?, updated_at = ? WHERE tenant_id = ?`,
+	var enc sqldb.Encoder
+	public := ""
+	if !t.PublicSettings.IsZero() {
+		public = enc.JSON(t.PublicSettings)
+	}
+	err := enc.Op("tenant", `UPDATE tenants SET name = ?, slug = ?, description = ?, logo_url = ?, settings = ?,
+		branding = ?, social_links = ?, published_at = ?, public_agent_id = ?, published_agents = ?, public_settings = ?,
+		updated_at = ? WHERE tenant_id = ?`,
 		t.Name, t.Slug, t.Description, t.LogoURL, string(t.Settings), string(t.Branding), string(t.SocialLinks),
-		sqldb.Micros(t.UpdatedAt), t.TenantID)
+		sqldb.Micros(t.PublishedAt), t.PublicAgentID, strings.Join(t.PublishedAgentIDs, " "), public,
+		sqldb.Micros(t.UpdatedAt), t.TenantID)(tx)
 	return taken(err)
 }
 

@@ -126,6 +126,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createMemories(agent, add)
 	c.createMCPServers(add)
 	c.createSensors(agent, add)
+	c.createVisitors(add)
 	c.createCommerce(add)
 	c.createExamples(add)
 	c.createRules()
@@ -373,6 +374,26 @@ func (c *Company) createSensors(agent string, add func(parameter, id string)) {
 	for _, more := range []apptest.Object{{}, {"unsigned": true, "max_triggers": 1000}} {
 		more["agent_id"], more["instructions"] = agent, c.Mark
 		add("sensorId", c.Expect(201, "POST", SensorsPath, more)["webhook_id"].(string))
+	}
+}
+
+// createPublished creates an agent for visitors.
+func (c *Company) createPublished() string {
+	c.T.Helper()
+	return c.CreateAgent(apptest.Object{"name": c.Mark + " public", "visibility": "public", "public_config": apptest.Object{"enabled": true}})
+}
+
+// createVisitors makes the company's profile public, and has a visitor report twice.
+func (c *Company) createVisitors(add func(parameter, id string)) {
+	c.T.Helper()
+	add("slug", c.Expect(200, "PATCH", "/api/v1/tenants/me", apptest.Object{"public": true})["slug"].(string))
+	stranger := c.WithKey("")
+	made := stranger.Expect(201, "POST", "/api/v1/public/sessions", apptest.Object{"agent_id": c.createPublished(), "fresh": true})
+	id, token := made["session_id"].(string), made["token"].(string)
+	for range 2 {
+		report := apptest.Object{"target_type": "session", "target_id": id, "reason": "other", "details": c.Mark}
+		add("visitorReportId", stranger.Expect(202, "POST", "/api/v1/public/sessions/"+id+"/reports", report,
+			"X-Public-Session-Token", token)["report_id"].(string))
 	}
 }
 

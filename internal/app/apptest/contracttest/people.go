@@ -20,7 +20,7 @@ var BrowserOnly = map[string]bool{"switchTenant": true}
 // NeedsWorld reports whether success needs more than a company and its keys: a
 // mailbox, a browser, a provider, a phone. The tests of signing in cover those.
 func (o *Operation) NeedsWorld() bool {
-	return o.Public || o.Operator || BrowserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") ||
+	return o.Public || o.NeedsPerson || o.Operator || BrowserOnly[o.ID] || strings.HasPrefix(o.Path, "/api/v1/auth/") ||
 		strings.Contains(o.Path, "/auth-providers/")
 }
 
@@ -97,4 +97,9 @@ var needsPerson = map[string]bool{
 	"showNotificationConfirmation": true, "confirmNotificationTarget": true,
 	"showNotificationUnsubscribe": true, "unsubscribeNotifications": true,
 	"verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
+	// What visitors do needs the token of a session, and payments need Stripe: test/e2e/public
+	// does them.
+	"getPublicSession": true, "sendPublicMessage": true, "streamPublicSessionEvents": true, "respondToPublicHitl": true,
+	"cancelPublicRun": true, "uploadPublicImage": true, "reportPublicSession": true, "getPublicFileContent": true,
+	"createCheckoutSession": true, "createBillingPortalSession": true, "handleStripeWebhook": true, "testAdminStripeConfig": true,
 }

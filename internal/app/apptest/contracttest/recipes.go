@@ -38,6 +38,10 @@ var Recipes = map[string]recipe{
 	}},
 	"activateAgent": {ids: func(c *Company, call *Call) { call.Path["agentId"] = c.IDs["agentId"][1] }},
 
+	"createPublicSession": {with: func(c *Company) apptest.Object {
+		return apptest.Object{"agent_id": c.createPublished(), "fresh": true}
+	}},
+
 	"createRun": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"agent_id": c.IDs["agentId"][0], "input": apptest.Object{"message": "hello"}}
 	}},

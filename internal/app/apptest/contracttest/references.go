@@ -115,6 +115,7 @@ var References = map[string]string{
 // something beside one.
 var PlainParameters = map[string]bool{
 	"versionNum": true, "label": true, "entity": true, "provider": true,
+	"slug":    true, // of a profile that everybody sees
 	"version": true, // a number, of which every agent has its own
 	"shareId": true, // the link authorizes its reader
 }

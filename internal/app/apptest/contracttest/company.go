@@ -125,8 +125,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	c.createWebhooks(agent, add)
 	c.createMemories(agent, add)
 	c.createMCPServers(add)
-	c.createSensors(agent, add)
-	c.createVisitors(add)
+	c.createStrangers(agent, add)
 	c.createCommerce(add)
 	c.createExamples(add)
 	c.createRules()
@@ -369,6 +368,13 @@ func NewOwnCompany(t testing.TB, n *apptest.Server) *Company {
 const SensorsPath = "/api/v1/webhooks/sensors"
 
 // createSensors creates a sensor whose calls are signed and one that accepts any.
+// createStrangers makes what strangers reach: sensors, and an agent for visitors.
+func (c *Company) createStrangers(agent string, add func(parameter, id string)) {
+	c.T.Helper()
+	c.createSensors(agent, add)
+	c.createVisitors(add)
+}
+
 func (c *Company) createSensors(agent string, add func(parameter, id string)) {
 	c.T.Helper()
 	for _, more := range []apptest.Object{{}, {"unsigned": true, "max_triggers": 1000}} {

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 205 206 207 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -104,6 +104,22 @@ CREATE TABLE audit_unsent (
     at bigint NOT NULL,
     entry_id text NOT NULL COLLATE pg_catalog."C",
     tenant_id text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE billing_accounts (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    customer_id text NOT NULL COLLATE pg_catalog."C",
+    subscription_id text NOT NULL COLLATE pg_catalog."C",
+    status text NOT NULL COLLATE pg_catalog."C",
+    plan text NOT NULL COLLATE pg_catalog."C",
+    trial_ends_at bigint NOT NULL,
+    plan_at bigint NOT NULL,
+    status_at bigint NOT NULL
+);
+
+CREATE TABLE billing_events (
+    event_id text NOT NULL COLLATE pg_catalog."C",
+    received_at bigint NOT NULL
 );
 
 CREATE TABLE blob_loose (
@@ -456,6 +472,12 @@ CREATE TABLE passages (
     words text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     start_at bigint DEFAULT '-1'::integer NOT NULL,
     page bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE public_events (
+    day text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    number bigint NOT NULL
 );
 
 CREATE TABLE responses (
@@ -819,7 +841,12 @@ CREATE TABLE tenants (
     suspended_at bigint DEFAULT 0 NOT NULL,
     suspension_reason text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     purge_protected boolean DEFAULT false NOT NULL,
-    egress_allowlist text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
+    egress_allowlist text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    published_at bigint DEFAULT 0 NOT NULL,
+    public_agent_id text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    published_agents text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    public_settings text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    past_due boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE usage_budgets (
@@ -916,6 +943,31 @@ CREATE TABLE users (
     email_verified boolean DEFAULT false NOT NULL,
     avatar_url text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     last_login_at bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE visitor_agents (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    day text NOT NULL COLLATE pg_catalog."C",
+    messages bigint NOT NULL
+);
+
+CREATE TABLE visitor_files (
+    file_id text NOT NULL COLLATE pg_catalog."C",
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    session_id text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL
+);
+
+CREATE TABLE visitor_sessions (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    session_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    token_hash bytea NOT NULL,
+    messages bigint NOT NULL,
+    seen_at bigint NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL
 );
 
 CREATE TABLE webhook_deliveries (
@@ -1024,6 +1076,12 @@ ALTER TABLE ONLY audit_push
 ALTER TABLE ONLY audit_unsent
     ADD CONSTRAINT audit_unsent_pkey PRIMARY KEY (at, entry_id);
 
+ALTER TABLE ONLY billing_accounts
+    ADD CONSTRAINT billing_accounts_pkey PRIMARY KEY (tenant_id);
+
+ALTER TABLE ONLY billing_events
+    ADD CONSTRAINT billing_events_pkey PRIMARY KEY (event_id);
+
 ALTER TABLE ONLY blob_loose
     ADD CONSTRAINT blob_loose_pkey PRIMARY KEY (tenant_id, parts_id);
 
@@ -1125,6 +1183,9 @@ ALTER TABLE ONLY operator_settings
 
 ALTER TABLE ONLY passages
     ADD CONSTRAINT passages_pkey PRIMARY KEY (tenant_id, collection_id, passage_id);
+
+ALTER TABLE ONLY public_events
+    ADD CONSTRAINT public_events_pkey PRIMARY KEY (day, name);
 
 ALTER TABLE ONLY responses
     ADD CONSTRAINT responses_pkey PRIMARY KEY (tenant_id, run_id);
@@ -1245,6 +1306,15 @@ ALTER TABLE ONLY usage_locks
 
 ALTER TABLE ONLY users
     ADD CONSTRAINT users_pkey PRIMARY KEY (tenant_id, user_id);
+
+ALTER TABLE ONLY visitor_agents
+    ADD CONSTRAINT visitor_agents_pkey PRIMARY KEY (tenant_id, agent_id);
+
+ALTER TABLE ONLY visitor_files
+    ADD CONSTRAINT visitor_files_pkey PRIMARY KEY (file_id);
+
+ALTER TABLE ONLY visitor_sessions
+    ADD CONSTRAINT visitor_sessions_pkey PRIMARY KEY (tenant_id, session_id);
 
 ALTER TABLE ONLY webhook_deliveries
     ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (tenant_id, webhook_id, delivery_id);
@@ -1462,6 +1532,20 @@ CREATE INDEX team_runs_unfinished ON team_runs USING btree (tenant_id, completed
 CREATE INDEX a2a_tasks_context ON a2a_tasks USING btree (tenant_id, context_id, task_id);
 
 CREATE INDEX a2a_published_tenant ON a2a_published USING btree (tenant_id);
+
+CREATE UNIQUE INDEX visitor_sessions_token ON visitor_sessions USING btree (token_hash);
+
+CREATE INDEX visitor_sessions_seen ON visitor_sessions USING btree (tenant_id, agent_id, seen_at);
+
+CREATE INDEX visitor_sessions_created ON visitor_sessions USING btree (tenant_id, agent_id, created_at);
+
+CREATE INDEX visitor_files_session ON visitor_files USING btree (tenant_id, session_id);
+
+CREATE INDEX tenants_published ON tenants USING btree (status, published_at) WHERE (published_at > 0);
+
+CREATE INDEX billing_accounts_customer ON billing_accounts USING btree (customer_id);
+
+CREATE INDEX billing_events_received ON billing_events USING btree (received_at);
 
 CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, "position") WHERE (source_id <> ''::text);
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 205 206 207 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE tenants (
     operator   BOOLEAN NOT NULL, -- the first tenant, which runs the platform
     created_at BIGINT  NOT NULL,
     updated_at BIGINT  NOT NULL
-, description TEXT NOT NULL DEFAULT '', logo_url TEXT NOT NULL DEFAULT '', branding TEXT NOT NULL DEFAULT '{}', social_links TEXT NOT NULL DEFAULT '{}', suspended_at BIGINT NOT NULL DEFAULT 0, suspension_reason TEXT NOT NULL DEFAULT '', purge_protected BOOLEAN NOT NULL DEFAULT FALSE, egress_allowlist TEXT NOT NULL DEFAULT '');
+, description TEXT NOT NULL DEFAULT '', logo_url TEXT NOT NULL DEFAULT '', branding TEXT NOT NULL DEFAULT '{}', social_links TEXT NOT NULL DEFAULT '{}', suspended_at BIGINT NOT NULL DEFAULT 0, suspension_reason TEXT NOT NULL DEFAULT '', purge_protected BOOLEAN NOT NULL DEFAULT FALSE, egress_allowlist TEXT NOT NULL DEFAULT '', published_at BIGINT NOT NULL DEFAULT 0, public_agent_id TEXT NOT NULL DEFAULT '', published_agents TEXT NOT NULL DEFAULT '', public_settings TEXT NOT NULL DEFAULT '', past_due BOOLEAN NOT NULL DEFAULT FALSE);
 
 CREATE TABLE users (
     tenant_id  TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -979,6 +979,56 @@ CREATE TABLE usage_durations (
     PRIMARY KEY (tenant_id, day, agent_id, bucket)
 ) WITHOUT ROWID;
 
+CREATE TABLE visitor_sessions (
+    tenant_id  TEXT   NOT NULL,
+    session_id TEXT   NOT NULL,
+    agent_id   TEXT   NOT NULL,
+    token_hash BLOB  NOT NULL, -- SHA-256
+    messages   BIGINT NOT NULL, -- that were accepted
+    seen_at    BIGINT NOT NULL, -- when it was begun, or had its last message
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, session_id)
+);
+
+CREATE TABLE visitor_agents (
+    tenant_id TEXT   NOT NULL,
+    agent_id  TEXT   NOT NULL,
+    day       TEXT   NOT NULL, -- 2026-09-10, UTC
+    messages  BIGINT NOT NULL, -- on that day
+    PRIMARY KEY (tenant_id, agent_id)
+);
+
+CREATE TABLE visitor_files (
+    file_id    TEXT   NOT NULL PRIMARY KEY,
+    tenant_id  TEXT   NOT NULL,
+    session_id TEXT   NOT NULL,
+    created_at BIGINT NOT NULL
+);
+
+CREATE TABLE public_events (
+    day    TEXT   NOT NULL, -- 2026-09-10, UTC
+    name   TEXT   NOT NULL,
+    number BIGINT NOT NULL,
+    PRIMARY KEY (day, name)
+);
+
+CREATE TABLE billing_accounts (
+    tenant_id       TEXT   NOT NULL PRIMARY KEY,
+    customer_id     TEXT   NOT NULL, -- of Stripe, as the next
+    subscription_id TEXT   NOT NULL,
+    status          TEXT   NOT NULL,
+    plan            TEXT   NOT NULL, -- that is paid for
+    trial_ends_at   BIGINT NOT NULL,
+    plan_at         BIGINT NOT NULL, -- time of the event that set the plan
+    status_at       BIGINT NOT NULL  -- and of the one that set the status
+);
+
+CREATE TABLE billing_events (
+    event_id    TEXT   NOT NULL PRIMARY KEY,
+    received_at BIGINT NOT NULL
+);
+
 CREATE INDEX work_due ON work (kind, due_at);
 
 CREATE INDEX work_turn ON work (kind, tenant_id, due_at);
@@ -1185,6 +1235,20 @@ CREATE INDEX team_runs_unfinished ON team_runs (tenant_id, completed_at);
 CREATE INDEX a2a_tasks_context ON a2a_tasks (tenant_id, context_id, task_id);
 
 CREATE INDEX a2a_published_tenant ON a2a_published (tenant_id);
+
+CREATE UNIQUE INDEX visitor_sessions_token ON visitor_sessions (token_hash);
+
+CREATE INDEX visitor_sessions_seen ON visitor_sessions (tenant_id, agent_id, seen_at);
+
+CREATE INDEX visitor_sessions_created ON visitor_sessions (tenant_id, agent_id, created_at);
+
+CREATE INDEX visitor_files_session ON visitor_files (tenant_id, session_id);
+
+CREATE INDEX tenants_published ON tenants (status, published_at) WHERE published_at > 0;
+
+CREATE INDEX billing_accounts_customer ON billing_accounts (customer_id);
+
+CREATE INDEX billing_events_received ON billing_events (received_at);
 
 CREATE INDEX passages_source ON passages (tenant_id, collection_id, source_id, position) WHERE source_id <> '';
 

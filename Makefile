@@ -90,6 +90,24 @@ web: ## Build the console into internal/edge/console/dist; needs node and npm
 	npm run --silent --prefix web check
 	node web/build.mjs
 
+CONSOLE ?= $(dir $(CLIENTS))console
+
+.PHONY: test-console
+test-console: ## Use the console in a browser; needs node, npm and chromium
+	@if ! command -v npm >/dev/null || ! command -v chromium >/dev/null; then \
+		echo 'skipped: node, npm or chromium is not installed'; exit 0; fi; set -e; \
+	mkdir -p $(CONSOLE); \
+	cmp -s test/console/package-lock.json $(CONSOLE)/node_modules/.agentd-lock || ( \
+		cp test/console/package.json test/console/package-lock.json $(CONSOLE)/ && \
+		npm ci --prefix $(CONSOLE) --ignore-scripts --no-audit --no-fund --loglevel=error && \
+		cp test/console/package-lock.json $(CONSOLE)/node_modules/.agentd-lock ); \
+	AGENTD_TEST_CONSOLE=$(CONSOLE) $(GO) test -count=1 -run '^TestConsole$$' $(TESTFLAGS) ./test/e2e/browser
+
+.PHONY: test-typescript
+test-typescript: ## Generate, compile and test the TypeScript client; needs node and npm
+	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund --loglevel=error
+	npm test --silent --prefix clients/typescript
+
 GENERATED ?= $(dir $(CLIENTS))generated
 OAPI_CODEGEN_VERSION ?= v2.8.2
 

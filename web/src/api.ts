@@ -27,9 +27,10 @@ function final(e: unknown): boolean {
 
 export const queries = new QueryClient({
   defaultOptions: {
-    queries: { staleTime: 2_000, gcTime: 300_000, retry: (count, e) => !final(e) && count < 1, refetchOnWindowFocus: true },
+    queries: { staleTime: 2_000, gcTime: 300_000, retry: (count, e) => !final(e) && count < 1, refetchOnWindowFocus: true, networkMode: 'always' },
   },
 });
+addEventListener('offline', () => emit('online', false));
 queries.getQueryCache().subscribe((e) => {
   if (e.type === 'updated' && e.action.type === 'error') noticeError(e.action.error);
 });

@@ -27,6 +27,14 @@ export interface JsonSchema {
   'x-ref'?: string;
 }
 
+export interface Parameter {
+  name: string;
+  in: string;
+  required?: boolean;
+  description?: string;
+  schema?: JsonSchema;
+}
+
 export interface Operation {
   operationId: string;
   summary?: string;
@@ -34,7 +42,7 @@ export interface Operation {
   tags?: string[];
   deprecated?: boolean;
   security?: Record<string, string[]>[];
-  parameters?: { name: string; in: string; required?: boolean; description?: string; schema?: JsonSchema }[];
+  parameters?: (Parameter & { $ref?: string })[];
   requestBody?: { required?: boolean; content: Record<string, { schema?: JsonSchema; example?: unknown; examples?: Record<string, { value: unknown }> }> };
   responses: Record<string, { description?: string; content?: Record<string, { schema?: JsonSchema; example?: unknown; examples?: Record<string, { value: unknown }> }> }>;
 }
@@ -43,7 +51,7 @@ export interface OpenApi {
   info: { title: string; version: string; description?: string };
   tags?: { name: string; description?: string }[];
   paths: Record<string, Record<string, Operation>>;
-  components: { schemas: Record<string, JsonSchema> };
+  components: { schemas: Record<string, JsonSchema>; parameters?: Record<string, Parameter> };
 }
 
 /** The OpenAPI document of this server: forms and the reference are drawn from it. */

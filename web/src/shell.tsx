@@ -5,6 +5,7 @@ import { on, toast } from './bus';
 import { listenToKeys, useCommands, type Command } from './commands';
 import { useCounts } from './counts';
 import { Icon, type IconName } from './icons';
+import { noticeWaiting } from './notify';
 import { Palette } from './palette';
 import { Shortcuts } from './shortcuts';
 import { en } from './strings/en';
@@ -16,7 +17,15 @@ const Agent = lazy(() => import('./pages/agent'));
 const Chat = lazy(() => import('./pages/chat'));
 const Runs = lazy(() => import('./pages/runs'));
 const Run = lazy(() => import('./pages/run'));
-const pages = { Agents, Agent, Chat, Runs, Run };
+const Inbox = lazy(() => import('./pages/inbox'));
+const Overview = lazy(() => import('./pages/overview'));
+const Settings = lazy(() => import('./pages/settings'));
+const Library = lazy(() => import('./pages/library'));
+const Teams = lazy(() => import('./pages/teams'));
+const Governance = lazy(() => import('./pages/governance'));
+const Reference = lazy(() => import('./pages/reference'));
+const SettingsNav = lazy(() => import('./settingsnav'));
+const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Governance, Reference };
 
 const s = en.shell;
 
@@ -29,10 +38,17 @@ interface Place {
   role: string;
 }
 
+const settingsPlaces = (['members', 'keys', 'usage', 'audit', 'webhooks', 'sensors', 'mcp', 'models', 'guardrails'] as const).map((id) => [id, en.settings[id]] as const);
+
 export const places: Place[] = [
+  { id: 'overview', label: s.overview, icon: 'overview', to: '/overview', keys: 'g o', role: 'viewer' },
+  { id: 'inbox', label: s.inbox, icon: 'inbox', to: '/inbox', keys: 'g i', role: 'viewer' },
   { id: 'chat', label: s.chat, icon: 'chat', to: '/chat', keys: 'g c', role: 'viewer' },
   { id: 'runs', label: s.runs, icon: 'runs', to: '/runs', keys: 'g r', role: 'viewer' },
   { id: 'agents', label: s.agents, icon: 'agents', to: '/agents', keys: 'g a', role: 'viewer' },
+  { id: 'teams', label: s.teams, icon: 'teams', to: '/teams', keys: 'g t', role: 'viewer' },
+  { id: 'library', label: s.library, icon: 'library', to: '/library', keys: 'g l', role: 'viewer' },
+  { id: 'governance', label: s.governance, icon: 'gov', to: '/governance', keys: 'g v', role: 'viewer' },
 ];
 
 export function Shell() {
@@ -74,11 +90,15 @@ function SignedIn({ me }: { me: Me }) {
   const [palette, setPalette] = useState(false);
   const [help, setHelp] = useState(false);
   const counts = useCounts(may(me, 'viewer', 'runs:read'));
+  useEffect(() => noticeWaiting(counts.inbox), [counts.inbox]);
   const seen = useMemo(() => places.filter((p) => may(me, p.role)), [me]);
   const commands = useMemo<Command[]>(
     () => [
       { id: 'palette', title: s.search, keys: 'mod+k', everywhere: true, hidden: true, run: () => setPalette((p) => !p) },
       ...seen.map((p) => ({ id: `go.${p.id}`, title: s.goTo(p.label), keys: p.keys, icon: p.icon, group: s.goToGroup, run: () => go(p.to) })),
+      { id: 'go.settings', title: s.goTo(s.settings), keys: 'g s', icon: 'settings' as const, group: s.goToGroup, run: () => go('/settings') },
+      { id: 'go.reference', title: s.goTo(s.reference), icon: 'code' as const, group: s.goToGroup, run: () => go('/reference') },
+      ...settingsPlaces.map(([id, label]) => ({ id: `go.settings.${id}`, title: s.goTo(`${s.settings}: ${label}`), icon: 'settings' as const, group: s.goToGroup, run: () => go(`/settings/${id}`) })),
       { id: 'theme', title: s.changeTheme, icon: 'sun' as const, group: s.doGroup, run: toggleTheme },
       { id: 'help', title: s.shortcuts, keys: '?', icon: 'help' as const, group: s.doGroup, run: () => setHelp(true) },
       { id: 'signout', title: s.signOut, icon: 'export' as const, group: s.doGroup, run: signOut },
@@ -129,14 +149,30 @@ function SignedIn({ me }: { me: Me }) {
           </a>
         </header>
         <nav className="side" aria-label={inSettings ? s.settings : s.main}>
-          {seen.map((p) => (
-            <Link key={p.id} className="nav" href={p.to} aria-current={current === p.id ? 'page' : undefined} title={p.label}>
-              <Icon name={p.icon} />
-              <span>{p.label}</span>
-              {badge(p.id)}
-            </Link>
-          ))}
+          {inSettings ? (
+            <Suspense>
+              <SettingsNav me={me} section={path.split('/')[2] ?? 'general'} />
+            </Suspense>
+          ) : (
+            seen.map((p) => (
+              <Link key={p.id} className="nav" href={p.to} aria-current={current === p.id ? 'page' : undefined} title={p.label}>
+                <Icon name={p.icon} />
+                <span>{p.label}</span>
+                {badge(p.id)}
+              </Link>
+            ))
+          )}
           <div className="foot">
+            <Link className="nav" href="/reference" aria-current={current === 'reference' ? 'page' : undefined} title={s.reference}>
+              <Icon name="code" />
+              <span>{s.reference}</span>
+            </Link>
+            {!inSettings && (
+              <Link className="nav" href="/settings" title={s.settings}>
+                <Icon name="settings" />
+                <span>{s.settings}</span>
+              </Link>
+            )}
             <button type="button" className="nav" onClick={() => setHelp(true)} title={s.helpLabel}>
               <Icon name="help" />
               <span>{s.helpLabel}</span>
@@ -151,7 +187,7 @@ function SignedIn({ me }: { me: Me }) {
           </Boundary>
         </main>
         <nav className="tabbar" aria-label={s.mainSmall}>
-          {seen.slice(0, 4).map((p) => (
+          {['inbox', 'chat', 'runs', 'agents'].map((id) => places.find((p) => p.id === id)!).map((p) => (
             <Link key={p.id} href={p.to} aria-current={current === p.id ? 'page' : undefined}>
               <Icon name={p.icon} />
               {p.label}
@@ -176,7 +212,7 @@ function Pages() {
   return (
     <Switch>
       <Route path="/">
-        <Redirect to="/agents" replace />
+        <Redirect to="/overview" replace />
       </Route>
       <Route path="/agents">
         <pages.Agents />
@@ -187,6 +223,16 @@ function Pages() {
         <pages.Runs />
       </Route>
       <Route path="/runs/:id">{(p) => <pages.Run key={p.id} id={p.id} />}</Route>
+      <Route path="/overview">
+        <pages.Overview />
+      </Route>
+      <Route path="/inbox/:id?">{(p) => <pages.Inbox id={p.id} />}</Route>
+      <Route path="/teams/:id?">{(p) => <pages.Teams id={p.id} />}</Route>
+      <Route path="/teams/:id/runs/:run">{(p) => <pages.Teams id={p.id} run={p.run} />}</Route>
+      <Route path="/library/:section?/:id?">{(p) => <pages.Library section={p.section ?? 'knowledge'} id={decoded(p.id)} />}</Route>
+      <Route path="/governance/:section?/:id?">{(p) => <pages.Governance section={p.section ?? 'rules'} id={decoded(p.id)} />}</Route>
+      <Route path="/settings/:section?/:id?/:sub?">{(p) => <pages.Settings key={p.section} section={p.section ?? 'general'} id={decoded(p.id)} sub={p.sub} />}</Route>
+      <Route path="/reference/:id?">{(p) => <pages.Reference id={p.id} />}</Route>
       <Route>
         <NotHere />
       </Route>
@@ -204,6 +250,10 @@ class Boundary extends Component<{ children: ReactNode }, { error?: Error }> {
     if (!this.state.error) return this.props.children;
     return <Failure error={this.state.error} what={s.broken} retry={() => this.setState({ error: undefined })} />;
   }
+}
+
+function decoded(id: string | undefined): string | undefined {
+  return id === undefined ? undefined : decodeURIComponent(id);
 }
 
 function NotHere() {

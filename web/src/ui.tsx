@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useId, useRef, useState, type ReactNode, type RefObject } from 'react';
 import { Link } from 'wouter';
-import { ApiError, NotFoundError, PermissionError, useGet, useMe, type Schema } from './api';
+import { ApiError, NotFoundError, PermissionError, rowsOf, useGet, useMe } from './api';
 import { toast } from './bus';
 import { caps } from './commands';
 import { ago, exact, initials } from './format';
@@ -269,8 +269,8 @@ export function Failure({ error, what, retry }: { error: unknown; what?: string;
 
 function MissingRole({ error }: { error: ApiError }) {
   const me = useMe();
-  const users = useGet<{ items?: Schema<'User'>[]; users?: Schema<'User'>[] }>('/api/v1/users', { query: { limit: 50 } }, { retry: false });
-  const helpers = (users.data?.items ?? users.data?.users ?? []).filter((u) => u.role === 'owner' || u.role === 'admin').slice(0, 4);
+  const users = useGet<unknown>('/api/v1/users', { query: { limit: 50 } }, { retry: false });
+  const helpers = rowsOf<{ id: string; role: string; name?: string; email?: string }>(users.data).filter((u) => u.role === 'owner' || u.role === 'admin').slice(0, 4);
   return (
     <div className="ctr">
       <span className="big-i">
@@ -281,9 +281,9 @@ function MissingRole({ error }: { error: ApiError }) {
       {me.data && <p className="t2" style={{ marginTop: 6 }}>{s.youAre(me.data.role, me.data.tenant.name)}</p>}
       <div className="row wrap" style={{ marginTop: 10 }}>
         {helpers.map((u) => (
-          <span className="chip" key={u.user_id}>
-            <Avatar small name={u.name || u.email || '?'} />
-            {u.name || u.email} <span className="t3">{u.role}</span>
+          <span className="chip" key={u.id}>
+            <Avatar small name={u.name || u.email || u.role} />
+            {u.name || u.email || s.someone} <span className="t3">{u.role}</span>
           </span>
         ))}
       </div>

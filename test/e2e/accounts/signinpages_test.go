@@ -27,8 +27,14 @@ func (b *browser) open(path string) apptest.Reply {
 	return b.page(b.send("GET", path, ""))
 }
 
-// submit fills in the first form of a page and presses its button.
+// submit fills in the first form of a page, presses its button, and follows to the next page.
 func (b *browser) submit(page apptest.Reply, values ...string) apptest.Reply {
+	b.n.T.Helper()
+	return b.page(b.press(page, values...))
+}
+
+// press fills in the first form of a page and presses its button.
+func (b *browser) press(page apptest.Reply, values ...string) apptest.Reply {
 	b.n.T.Helper()
 	action := formAction.FindSubmatch(page.Body)
 	if action == nil {
@@ -41,7 +47,7 @@ func (b *browser) submit(page apptest.Reply, values ...string) apptest.Reply {
 	for i := 0; i+1 < len(values); i += 2 {
 		form.Set(values[i], values[i+1])
 	}
-	return b.page(b.sendForm(string(action[1]), form))
+	return b.sendForm(string(action[1]), form)
 }
 
 func (b *browser) sendForm(path string, form url.Values, headers ...string) apptest.Reply {
@@ -120,7 +126,11 @@ func signUpWithPages(t *testing.T, n *apptest.Server, box *smtptest.Server) {
 	confirm := b.open("/verify-email?" + strings.Fields(link)[0])
 	shows(t, confirm, 200, "Confirm your address", "Confirm")
 	shows(t, newBrowser(n).submit(confirm), 200, "Your address is confirmed", "another browser")
-	shows(t, b.submit(confirm), 200, "Your account", "Ann &amp; Co")
+	b.press(confirm)
+	if r := b.send("GET", "/signin/continue", ""); r.StatusCode != 303 || r.Header.Get("Location") != "/" {
+		t.Errorf("who came from nowhere is led to %d %s", r.StatusCode, r.Header.Get("Location"))
+	}
+	shows(t, b.open("/account"), 200, "Your account", "Ann &amp; Co")
 	shows(t, b.submit(confirm), 400, "Confirm your address", `role="alert"`) // the link opens one session
 }
 

@@ -347,7 +347,7 @@ function Versions({ agent, writes }: { agent: Agent; writes: boolean }) {
   const [asking, setAsking] = useState(false);
   const diff = useGet<Schema<'AgentVersionDiff'>>('/api/v1/agents/{agentId}/versions/{versionNum}/diff', { path: { agentId: agent.agent_id, versionNum: String(to) }, query: { compare_to: from } }, { enabled: from !== to });
   return (
-    <div className="spl">
+    <div className="spl" style={{ borderTop: 0 }}>
       <div>
         <table className="tbl">
           <thead>

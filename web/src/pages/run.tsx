@@ -506,10 +506,10 @@ function StepPanel({ run, row, onFork }: { run: Run; row: Row; onFork?: (seq: nu
             {Object.entries(d.metrics)
               .filter(([, v]) => v !== null && v !== 0 && typeof v !== 'object')
               .map(([k, v]) => (
-                <span key={k} style={{ display: 'contents' }}>
+                <div key={k} style={{ display: 'contents' }}>
                   <dt>{sentence(k)}</dt>
                   <dd className="num">{typeof v === 'number' ? v.toLocaleString('en') : String(v)}</dd>
-                </span>
+                </div>
               ))}
           </dl>
         </>

@@ -1,0 +1,63 @@
+// Package browser uses the console as people do: in a browser, against a whole server.
+package browser
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"agentd/internal/app/apptest"
+	"agentd/internal/base/config"
+)
+
+// A browser signs in, makes an agent, talks with it, decides what waits, and looks at every
+// page. `make test-console` installs what drives the browser where AGENTD_TEST_CONSOLE
+// says; without it, or without Chromium, the test is skipped.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	apptest.SkipUnderRace(t)
+	dir := os.Getenv("AGENTD_TEST_CONSOLE")
+	if dir == "" {
+		t.Skip("AGENTD_TEST_CONSOLE names no directory with Playwright; make test-console does")
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no chromium in PATH")
+	}
+	// Modules are looked for beside the file that wants them.
+	script := filepath.Join(dir, "console.test.mjs")
+	content, err := os.ReadFile("../../console/console.test.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(script, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := apptest.Start(t, nil)
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", script)
+	cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "CHROMIUM="+chromium, "PREFIXED="+prefixed(t))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// prefixed starts a server behind a proxy that serves it below a path, and returns that
+// address.
+func prefixed(t *testing.T) string {
+	t.Helper()
+	var proxy http.Handler
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(w, r) }))
+	t.Cleanup(front.Close)
+	n := apptest.Start(t, nil, func(c *config.Config) { c.Server.PublicURL = front.URL + "/team" })
+	back, err := url.Parse(n.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy = http.StripPrefix("/team", httputil.NewSingleHostReverseProxy(back))
+	return front.URL + "/team"
+}

@@ -1,0 +1,11 @@
+package browser
+
+import (
+	"testing"
+
+	"agentd/internal/app/apptest"
+)
+
+func TestMain(m *testing.M) { apptest.Main(m) }
+
+type object = apptest.Object

@@ -15,7 +15,7 @@ import (
 // unaudited are the writes that leave no entry in the audit log, with the
 // reason.
 var unaudited = map[string]string{
-	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
+	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "decideInbox": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 

@@ -68,6 +68,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		grouped.part(p), peered.part(p), shown, compatPart(p, models, agents, execution, grouped), billingPart(p, accounts, delivery),
 		publicPart(p, out, accounts, content, agents, execution),
 	}
+	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)
 	watchers, err := orderWatchers(parts)
 	if err != nil {
 		return nil, err
@@ -75,11 +76,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	for _, w := range watchers {
 		execution.watchers.Add(w)
 	}
-	for _, part := range parts {
-		for _, s := range part.subscribers {
-			p.changes.Subscribe(s.name, s.kind, s.actions, s.handle)
-		}
-	}
+	p.subscribe(parts)
 	if err := p.settings.Load(ctx); err != nil {
 		return nil, err
 	}
@@ -88,4 +85,13 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	return &program{accounts: accounts, models: models, signIn: members.signIn, parts: append(parts, edge), server: server}, nil
+}
+
+// subscribe has the subscribers of all parts called with changes of resources.
+func (p *platform) subscribe(parts []part) {
+	for _, part := range parts {
+		for _, s := range part.subscribers {
+			p.changes.Subscribe(s.name, s.kind, s.actions, s.handle)
+		}
+	}
 }

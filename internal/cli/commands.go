@@ -54,6 +54,30 @@ type commands struct {
 		Cancel teamCancelCommand `cmd:"" help:"Cancel a run of a team."`
 		Delete teamDeleteCommand `cmd:"" help:"Delete a team with its runs; its members stay."`
 	} `cmd:"" group:"Agents" help:"Teams: agents that work together."`
+	Mission struct {
+		Start      missionStartCommand      `cmd:"" help:"Start a mission and follow it to its end."`
+		List       missionListCommand       `cmd:"" help:"List missions, newest first."`
+		Show       missionShowCommand       `cmd:"" help:"Show a mission."`
+		Objectives missionObjectivesCommand `cmd:"" help:"Show the objectives of a mission."`
+		Follow     missionFollowCommand     `cmd:"" help:"Follow a mission to its end."`
+		Authorize  missionAuthorizeCommand  `cmd:"" help:"Let a mission begin that waits for it."`
+		Pause      missionPauseCommand      `cmd:"" help:"Pause a mission: nothing new begins."`
+		Resume     missionResumeCommand     `cmd:"" help:"Resume a paused mission."`
+		Abort      missionAbortCommand      `cmd:"" help:"End a mission, and cancel its runs."`
+		Report     missionReportCommand     `cmd:"" help:"Show the after-action report of a mission that has ended."`
+	} `cmd:"" group:"Agents" help:"Missions: a goal, a plan, and agents that work on it."`
+	Initiative struct {
+		Create     initiativeCreateCommand     `cmd:"" help:"Create an initiative: goals that a strategist pursues within a budget."`
+		List       initiativeListCommand       `cmd:"" help:"List initiatives, newest first."`
+		Show       initiativeShowCommand       `cmd:"" help:"Show an initiative."`
+		Tick       initiativeTickCommand       `cmd:"" help:"Ask the strategist of an initiative now."`
+		Objectives initiativeObjectivesCommand `cmd:"" help:"Show the objectives of an initiative as trees."`
+		Activity   initiativeActivityCommand   `cmd:"" help:"List the newest runs of an initiative."`
+		Follow     initiativeFollowCommand     `cmd:"" help:"Follow what happens to an initiative."`
+		Pause      initiativePauseCommand      `cmd:"" help:"Pause an initiative: nothing new begins."`
+		Resume     initiativeResumeCommand     `cmd:"" help:"Resume a paused initiative."`
+		Delete     initiativeDeleteCommand     `cmd:"" help:"Delete an initiative with its objectives."`
+	} `cmd:"" group:"Agents" help:"Initiatives: goals that are pursued for weeks."`
 
 	Schedules struct {
 		List   schedulesListCommand   `cmd:"" help:"List the schedules of all agents."`

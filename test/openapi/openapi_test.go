@@ -77,6 +77,8 @@ import (
 	"agentd/internal/public/directory"
 	"agentd/internal/public/visitor"
 	"agentd/internal/teams/a2a"
+	"agentd/internal/teams/initiative"
+	"agentd/internal/teams/mission"
 	"agentd/internal/teams/team"
 	"agentd/internal/teams/teamrun"
 )
@@ -138,6 +140,7 @@ func routes(t *testing.T) []route.Route {
 		permission.New(kernel, permission.Options{}).Routes(),
 		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
 		goods, groups, (&teamrun.Service{Clock: clock.System{}}).Routes(),
+		initiative.New(kernel, initiative.Deps{}).Routes(), mission.New(mission.Deps{}).Routes(),
 		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), kinds.Routes(kernel),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),

@@ -80,6 +80,9 @@ type Request struct {
 	Wakes Wakes
 	// TeamRunID is the run of a team that the run is part of; "": none.
 	TeamRunID string
+	// Budgets are further budgets that the run spends from, as what starts it says. They
+	// do not bind a model without a price.
+	Budgets []string
 	// StartedBy is what starts the run, where it is neither the caller nor Parent.
 	StartedBy Initiator
 	// Answer, if set, returns the answer to the request that creates the run; see
@@ -141,7 +144,8 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	if req.TeamRunID != "" {
 		r.TeamRunID = &req.TeamRunID
 	}
-	r.Options.Budgets = budgets(r, parent)
+	r.Options.Budgets = budgets(r, parent, req.Budgets)
+	r.Options.Lenient = append(r.Options.Lenient, req.Budgets...)
 	if parent != nil {
 		r.Options.Lenient = append(r.Options.Lenient, parent.Options.Lenient...)
 	}
@@ -177,13 +181,18 @@ func capCost(ctx context.Context, r *Record, allowed CostCap) error {
 }
 
 // budgets returns the ids of the budgets that a run spends from: its own, and
-// those of its parent, or of the parent of the run that it continues.
-func budgets(r, parent *Record) (ids []string) {
+// those of its parent, or of the parent of the run that it continues, and further ones.
+func budgets(r, parent *Record, further []string) (ids []string) {
 	if before := r.Options.Inherits; before != "" {
 		ids = slices.DeleteFunc(slices.Clone(r.Options.Budgets), func(id string) bool { return id == before })
 	}
 	if parent != nil {
 		ids = slices.Clip(parent.Options.Budgets)
+	}
+	for _, id := range further {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	if r.ResourceLimits.MaxCostUSD != nil {
 		ids = append(ids, r.RunID)

@@ -16,7 +16,10 @@ const (
 
 // sources are the values of metadata.source that count. Callers may use the
 // member for other values of their own.
-var sources = []string{"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor", "team", "a2a", "public"}
+var sources = []string{
+	"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor", "team", "a2a", "public", "mission",
+	"initiative",
+}
 
 // EndUse returns what is counted of how a run ended.
 func (r *Record) EndUse() quota.Use {

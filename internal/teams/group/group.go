@@ -4,6 +4,7 @@ package group
 
 import (
 	"context"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -50,6 +51,13 @@ func Result(r *run.Run) (text, sentence string, err error) {
 		return "", *r.Error, nil
 	}
 	return "", "Its run ended as " + string(r.Status) + ".", nil
+}
+
+// Object reads the JSON object in a text that may have words around it, and reports
+// whether there is one that fits.
+func Object(text string, into any) bool {
+	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
+	return start >= 0 && end > start && json.Unmarshal([]byte(text[start:end+1]), into) == nil
 }
 
 // Given is what one agent gives another to do.

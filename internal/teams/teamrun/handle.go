@@ -256,6 +256,7 @@ func (d *drive) startRun(t *Task) error {
 		Admit: func(tx txn.Tx, _ *run.Record) (bool, error) {
 			return true, d.Store.LockTx(tx, d.r.TenantID, d.r.TeamRunID)
 		},
+		Budgets: d.r.Spec.Budgets,
 	}
 	if t.Purpose == lead {
 		req.Options.Grants = []string{ToolName}
@@ -363,7 +364,15 @@ func (d *drive) end(chosen decision) error {
 	}
 	d.r.Status, d.r.Output, d.r.Error, d.r.CompletedAt = chosen.status, chosen.output, chosen.reason, d.Clock.Now()
 	d.journal.Emit("team."+string(chosen.status), map[string]any{"output": chosen.output, "error": chosen.reason})
-	return d.commit(func(tx txn.Tx) error { return d.Queue.FinishTx(tx, d.lease) })
+	return d.commit(func(tx txn.Tx) error {
+		if wakes := d.r.Spec.Wakes; wakes.Kind != "" {
+			item := kernelwork.Item{Kind: wakes.Kind, Key: wakes.Key, TenantID: d.r.TenantID, Due: d.Clock.Now()}
+			if err := d.Queue.EnqueueTx(tx, item); err != nil {
+				return err
+			}
+		}
+		return d.Queue.FinishTx(tx, d.lease)
+	})
 }
 
 // commit stores what was collected. lease proves that the work is still held.

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-
 	"agentd/internal/teams/team"
 )
 
@@ -120,12 +118,6 @@ func unread(t *Task, what string) decision {
 			"The %s of agent %s could not be read: it is not the JSON that was asked for.", what, t.AgentID)}
 	}
 	return decision{tasks: []Task{t.again()}}
-}
-
-// object reads the JSON object in a text that may have words around it.
-func object(text string, into any) bool {
-	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
-	return start >= 0 && end > start && json.Unmarshal([]byte(text[start:end+1]), into) == nil
 }
 
 // end ends the run with an answer.

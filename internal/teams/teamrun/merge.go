@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/internal/teams/group"
 	"agentd/internal/teams/team"
 )
 
@@ -102,7 +103,7 @@ func (m *machine) elect(results []Task, round int) decision {
 		var v struct {
 			Vote int `json:"vote"`
 		}
-		if object(t.Text, &v) && v.Vote >= 1 && v.Vote <= len(results) { // any other one is an abstention
+		if group.Object(t.Text, &v) && v.Vote >= 1 && v.Vote <= len(results) { // any other one is an abstention
 			votes[v.Vote-1]++
 		}
 	}
@@ -156,7 +157,7 @@ func (m *machine) review(d decision) decision {
 		Scores   map[string]float64 `json:"scores"`
 		Feedback string             `json:"feedback"`
 	}
-	if !object(t.Text, &said) || said.Scores == nil {
+	if !group.Object(t.Text, &said) || said.Scores == nil {
 		return unread(&t, "score")
 	}
 	score := v.Score(said.Scores)

@@ -70,6 +70,7 @@ type request struct {
 	history      []model.Message // nil, with chat: the turns of the thread
 	instructions string
 	answer       func(*Record) any // to the request; see txn.WithAnswer
+	job          *group.TeamJob    // what it is part of; nil: a caller asked for it
 }
 
 // create stores a run of a team. Errors: fault.NotFound for the team; fault.Malformed if no
@@ -105,11 +106,15 @@ func (s *Service) create(ctx context.Context, who authz.Caller, teamID string, r
 			return nil, err
 		}
 	}
+	applyJob(req.job, r)
 	if req.answer == nil {
 		req.answer = func(r *Record) any { return accepted{TeamRunID: r.TeamRunID} }
 	}
 	ctx = txn.WithAnswer(ctx, func() any { return req.answer(r) })
 	return r, s.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := s.admitTx(tx, req.job, r); err != nil {
+			return err
+		}
 		if s.Quota != nil {
 			if err := s.Quota.Reserve(tx, r.TenantID, quota.TeamRuns); err != nil {
 				return err

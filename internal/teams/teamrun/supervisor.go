@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"agentd/internal/teams/group"
 	"agentd/internal/teams/team"
 )
 
@@ -57,7 +58,7 @@ func (m *machine) assign(text string, round int) (d decision) {
 			Task    string `json:"task"`
 		} `json:"assignments"`
 	}
-	if !object(text, &p) {
+	if !group.Object(text, &p) {
 		return d
 	}
 	for _, a := range p.Assignments {
@@ -157,7 +158,9 @@ type verdict struct {
 	Reason  string `json:"reason"`
 }
 
-func readVerdict(text string) (v verdict, ok bool) { return v, object(text, &v) && v.Reached != nil }
+func readVerdict(text string) (v verdict, ok bool) {
+	return v, group.Object(text, &v) && v.Reached != nil
+}
 
 func (m *machine) judgeID() string {
 	if m.Goal != nil && m.Goal.JudgeID != "" {

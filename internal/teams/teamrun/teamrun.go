@@ -61,6 +61,11 @@ type Spec struct {
 	History      []model.Message `json:"history,omitzero"` // the turns before it, for all tasks
 	Sources      []string        `json:"sources,omitzero"` // untrusted ones that the history has content of
 	Instructions string          `json:"instructions,omitzero"`
+
+	// Wakes is the work that the end of the run makes due; the zero value: none. Budgets
+	// are what the runs of members spend from beside their own.
+	Wakes   run.Wakes `json:"wakes,omitzero"`
+	Budgets []string  `json:"budgets,omitzero"`
 }
 
 // Member is an agent that takes part.

@@ -16,6 +16,8 @@ import (
 // reason.
 var unaudited = map[string]string{
 	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "decideInbox": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
+	"startMission": aMission, "authorizeMission": aMission, "runMission": aMission, "pauseMission": aMission, "resumeMission": aMission,
+	"abortMission": aMission, "updateMissionObjective": aMission, "tickInitiative": aMission,
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 
@@ -48,6 +50,7 @@ var unaudited = map[string]string{
 
 const (
 	aRun       = "a run is its own record: its journal says who started it and what was done"
+	aMission   = "a mission is its own record: its events and its report say what was done, and its runs who started it"
 	talk       = "what is said and planned in a session stands there with its times"
 	remembered = "what an agent remembers is its working state, which it changes itself all the time"
 	content    = "content that is added and moved stands there with its times; what opens it to others or deletes a whole is in the log"

@@ -133,6 +133,7 @@ var unmarked = map[string]string{
 	"idempotency": "answers, sealed", "audit_unsent": "ids", "mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
 	"run_events": "packed", "model_waits": "ids, and a hash of the endpoint",
 	"browser_sessions": "made by signing in, which TestSignIn* does; keys have none", "signin_factors": "sealed",
+	"initiative_states": "numbers and times", "objective_tasks": "ids and numbers, and the words of a run until it has them",
 	"sensor_calls": "hashes and ids", "a2a_published": "ids",
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
 	"ledger_unsealed": "entries for some seconds", "ledger_heads": "a number and a hash", "governance_states": "numbers and times",

@@ -148,6 +148,7 @@ func (c *Company) createCommerce(add func(parameter, id string)) {
 		add("enrollmentId", c.Expect(201, "POST", all+"enrollments", enrolling(c))["id"].(string))
 	}
 	c.createVotes(add)
+	c.createPursuits(add)
 	for range 2 {
 		task := apptest.Object{"agent_id": c.IDs["agentId"][0], "messages": []apptest.Object{
 			{"role": "user", "parts": []apptest.Object{{"type": "text", "text": c.Mark}}}}}
@@ -163,6 +164,21 @@ func (c *Company) createCommerce(add func(parameter, id string)) {
 		c.runTeam(id)
 		add("edgeId", edge.(apptest.Object)["edge_id"].(string))
 	}
+}
+
+// createPursuits makes two initiatives, a mission that waits for authorization and one
+// that has ended.
+func (c *Company) createPursuits(add func(parameter, id string)) {
+	c.T.Helper()
+	for range 2 {
+		add("initiativeId", c.Expect(201, "POST", "/api/v1/initiatives", pursuing(c))["initiative_id"].(string))
+		made := c.Expect(201, "POST", "/api/v1/missions", planned(c))
+		add("missionId", made["mission_id"].(string))
+		add("objectiveId", made["objective_ids"].([]any)[0].(string))
+	}
+	ended := "/api/v1/missions/" + c.IDs["missionId"][len(c.IDs["missionId"])-1]
+	c.Expect(200, "POST", ended+"/abort", nil)
+	apptest.Eventually(c.T, func() bool { return c.Expect(200, "GET", ended, nil)["completed_at"] != nil })
 }
 
 // createVotes makes two proposals, of which the first has a ballot, and two each of cases and

@@ -284,7 +284,23 @@ var Recipes = map[string]recipe{
 	}},
 	"createEmbedding": {body: apptest.Object{"input": "hello"}},
 
-	"createTeam": {with: teamed},
+	"createTeam":             {with: teamed},
+	"createInitiative":       {with: pursuing},
+	"createCompany":          {with: pursuing},
+	"pauseInitiative":        {ids: freshInitiative},
+	"pauseCompany":           {ids: freshInitiative},
+	"resumeInitiative":       {ids: pausedInitiative},
+	"resumeCompany":          {ids: pausedInitiative},
+	"tickInitiative":         {ids: freshInitiative},
+	"startMission":           {with: planned},
+	"abortMission":           {body: apptest.Object{"reason": "made by a test"}, ids: freshMission},
+	"authorizeMission":       {ids: freshMission},
+	"runMission":             {ids: runningMission},
+	"pauseMission":           {ids: runningMission},
+	"resumeMission":          {ids: pausedMission},
+	"getMissionReport":       {ids: endedMission},
+	"streamMissionEvents":    {ids: endedMission},
+	"updateMissionObjective": {body: apptest.Object{"description": "changed by a test"}},
 	"createA2ATask": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"agent_id": c.IDs["agentId"][0], "metadata": apptest.Object{"mark": c.Mark}, "messages": []apptest.Object{
 			{"role": "user", "message_id": c.Mark, "parts": []apptest.Object{{"type": "text", "text": c.Mark}}}}}

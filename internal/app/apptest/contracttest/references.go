@@ -64,7 +64,21 @@ var References = map[string]string{
 	"workers[].agent_id":            "agentId",
 	"swarm_config.initial_agent_id": "agentId",
 	"goal_config.judge_agent_id":    "agentId",
-	"thread_id":                     "", // of a team's chat, among the team's own
+	"strategist_agent_id":           "agentId",
+	"planner_agent_id":              "agentId",
+	"judge_agent_id":                "agentId",
+	"available_agents[].agent_id":   "agentId",
+	"assigned_agent_id":             "agentId",
+	"assigned_team_id":              "teamId",
+
+	"plan.objectives[].assigned_agent_id":       "agentId",
+	"plan.objectives[].assigned_team_id":        "teamId",
+	"decision_points[].branches[].objective_id": "", // of the mission in the path alone
+	"decision_points[].fallback_objective_id":   "", // the same
+	"team_ids":                  "teamId",
+	"config.judge_agent_id":     "agentId",
+	"strategic_goals[].goal_id": "", // of the initiative itself
+	"thread_id":                 "", // of a team's chat, among the team's own
 
 	"policies.validation.validator_agent_id": "agentId",
 	"addTeamGraphEdge task_id":               "", // as callers name their tasks

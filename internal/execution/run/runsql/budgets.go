@@ -1,6 +1,7 @@
 package runsql
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -34,7 +35,7 @@ func (s *Store) ReserveTx(tx txn.Tx, tenant string, ids []string, want, least in
 	for _, id := range ids {
 		var budget, left int64
 		if err := t.QueryRow(selectBudget+t.ForUpdate(), tenant, id).Scan(&budget, &left); err != nil {
-			return 0, err
+			return 0, sqldb.NoRowsAs(err, &run.OverBudget{}) // what it belonged to was deleted
 		}
 		if left < granted {
 			granted, limit = left, budget
@@ -50,6 +51,25 @@ func (s *Store) ReserveTx(tx txn.Tx, tenant string, ids []string, want, least in
 		}
 	}
 	return granted, nil
+}
+
+// PutBudgetTx creates a budget, or sets the limit of the one that there is.
+func (s *Store) PutBudgetTx(tx txn.Tx, tenant, id string, limit int64) error {
+	_, err := sqldb.From(tx).Exec(insertBudget+` ON CONFLICT (tenant_id, budget_id) DO UPDATE SET cap = excluded.cap`, tenant, id, limit)
+	return err
+}
+
+// Spent returns what was spent from a budget, what is reserved for calls under way
+// included; 0 where there is no such budget.
+func (s *Store) Spent(ctx context.Context, tenant, id string) (nano int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT spent + reserved FROM run_budgets`+oneBudget, tenant, id).Scan(&nano)
+	return nano, sqldb.NoRowsAs(err, nil)
+}
+
+// DeleteBudgetTx deletes a budget: who spends from it has nothing left.
+func (s *Store) DeleteBudgetTx(tx txn.Tx, tenant, id string) error {
+	_, err := sqldb.From(tx).Exec(`DELETE FROM run_budgets`+oneBudget, tenant, id)
+	return err
 }
 
 // Settle implements run.Budgets.

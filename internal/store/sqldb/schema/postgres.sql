@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 205 206 207 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -245,6 +245,15 @@ CREATE TABLE idempotency (
     expires_at bigint NOT NULL
 );
 
+CREATE TABLE initiative_states (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    initiative_id text NOT NULL COLLATE pg_catalog."C",
+    asked bigint NOT NULL,
+    tick_now bigint NOT NULL,
+    event_seq bigint NOT NULL,
+    state text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE invites (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     invite_id text NOT NULL COLLATE pg_catalog."C",
@@ -372,6 +381,27 @@ CREATE TABLE memory_entries (
     sources text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
+CREATE TABLE missions (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    mission_id text NOT NULL COLLATE pg_catalog."C",
+    session_id text NOT NULL COLLATE pg_catalog."C",
+    status text NOT NULL COLLATE pg_catalog."C",
+    spec text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    key_id text NOT NULL COLLATE pg_catalog."C",
+    user_id text NOT NULL COLLATE pg_catalog."C",
+    event_seq bigint NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    completed_at bigint NOT NULL,
+    report text NOT NULL COLLATE pg_catalog."C",
+    hold bigint NOT NULL,
+    abort bigint NOT NULL,
+    authorized bigint NOT NULL,
+    reason text NOT NULL COLLATE pg_catalog."C",
+    asked bigint NOT NULL
+);
+
 CREATE TABLE model_waits (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     run_id text NOT NULL COLLATE pg_catalog."C",
@@ -446,6 +476,24 @@ CREATE TABLE notifications (
     dedup_key text NOT NULL COLLATE pg_catalog."C",
     created_at bigint NOT NULL,
     read_at bigint NOT NULL
+);
+
+CREATE TABLE objective_tasks (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    owner_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    applied bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE objectives (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    owner_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    objective_id text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL,
+    plan text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE operator_settings (
@@ -1121,6 +1169,9 @@ ALTER TABLE ONLY governance_states
 ALTER TABLE ONLY idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, credential_id, idem_key);
 
+ALTER TABLE ONLY initiative_states
+    ADD CONSTRAINT initiative_states_pkey PRIMARY KEY (tenant_id, initiative_id);
+
 ALTER TABLE ONLY invites
     ADD CONSTRAINT invites_pkey PRIMARY KEY (tenant_id, invite_id);
 
@@ -1154,6 +1205,9 @@ ALTER TABLE ONLY memory_blocks
 ALTER TABLE ONLY memory_entries
     ADD CONSTRAINT memory_entries_pkey PRIMARY KEY (tenant_id, agent_id, entry_id);
 
+ALTER TABLE ONLY missions
+    ADD CONSTRAINT missions_pkey PRIMARY KEY (tenant_id, mission_id);
+
 ALTER TABLE ONLY model_waits
     ADD CONSTRAINT model_waits_pkey PRIMARY KEY (tenant_id, run_id);
 
@@ -1177,6 +1231,12 @@ ALTER TABLE ONLY notification_targets
 
 ALTER TABLE ONLY notifications
     ADD CONSTRAINT notifications_pkey PRIMARY KEY (tenant_id, seq);
+
+ALTER TABLE ONLY objective_tasks
+    ADD CONSTRAINT objective_tasks_pkey PRIMARY KEY (tenant_id, owner_id, seq);
+
+ALTER TABLE ONLY objectives
+    ADD CONSTRAINT objectives_pkey PRIMARY KEY (tenant_id, owner_id, seq);
 
 ALTER TABLE ONLY operator_settings
     ADD CONSTRAINT operator_settings_pkey PRIMARY KEY (section);
@@ -1532,6 +1592,12 @@ CREATE INDEX team_runs_unfinished ON team_runs USING btree (tenant_id, completed
 CREATE INDEX a2a_tasks_context ON a2a_tasks USING btree (tenant_id, context_id, task_id);
 
 CREATE INDEX a2a_published_tenant ON a2a_published USING btree (tenant_id);
+
+CREATE UNIQUE INDEX objectives_id ON objectives USING btree (tenant_id, owner_id, objective_id);
+
+CREATE INDEX objective_tasks_open ON objective_tasks USING btree (tenant_id, owner_id, applied, seq);
+
+CREATE INDEX missions_session ON missions USING btree (tenant_id, session_id, mission_id);
 
 CREATE UNIQUE INDEX visitor_sessions_token ON visitor_sessions USING btree (token_hash);
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 195 205 206 207 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -979,6 +979,58 @@ CREATE TABLE usage_durations (
     PRIMARY KEY (tenant_id, day, agent_id, bucket)
 ) WITHOUT ROWID;
 
+CREATE TABLE objectives (
+    tenant_id    TEXT   NOT NULL,
+    owner_id     TEXT   NOT NULL, -- a mission or an initiative
+    seq          BIGINT NOT NULL,
+    objective_id TEXT   NOT NULL,
+    created_at   BIGINT NOT NULL,
+    plan         TEXT   NOT NULL, -- what callers change
+    state        TEXT   NOT NULL, -- what only the holder of the owner's work changes
+    PRIMARY KEY (tenant_id, owner_id, seq)
+);
+
+CREATE TABLE objective_tasks (
+    tenant_id TEXT   NOT NULL,
+    owner_id  TEXT   NOT NULL,
+    seq       BIGINT NOT NULL,
+    applied   BIGINT NOT NULL, -- 1: it has ended, and what follows from that is stored
+    body      TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, owner_id, seq)
+);
+
+CREATE TABLE initiative_states (
+    tenant_id     TEXT   NOT NULL,
+    initiative_id TEXT   NOT NULL,
+    asked         BIGINT NOT NULL, -- how often callers asked for something
+    tick_now      BIGINT NOT NULL, -- 1: a caller asked for a tick
+    event_seq     BIGINT NOT NULL,
+    state         TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, initiative_id)
+);
+
+CREATE TABLE missions (
+    tenant_id    TEXT   NOT NULL,
+    mission_id   TEXT   NOT NULL,
+    session_id   TEXT   NOT NULL,
+    status       TEXT   NOT NULL,
+    spec         TEXT   NOT NULL,
+    state        TEXT   NOT NULL, -- what only the holder of the mission's work changes
+    key_id       TEXT   NOT NULL, -- that started it; '': none
+    user_id      TEXT   NOT NULL, -- who started it; '': none
+    event_seq    BIGINT NOT NULL,
+    created_at   BIGINT NOT NULL,
+    updated_at   BIGINT NOT NULL,
+    completed_at BIGINT NOT NULL, -- 0: it has not ended
+    report       TEXT   NOT NULL, -- after action; '': none yet
+    hold         BIGINT NOT NULL, -- 1: a caller asked for a pause
+    abort        BIGINT NOT NULL, -- 1: a caller asked for its end
+    authorized   BIGINT NOT NULL, -- 1: a caller let it begin
+    reason       TEXT   NOT NULL, -- of the abortion
+    asked        BIGINT NOT NULL, -- how often callers asked for something
+    PRIMARY KEY (tenant_id, mission_id)
+);
+
 CREATE TABLE visitor_sessions (
     tenant_id  TEXT   NOT NULL,
     session_id TEXT   NOT NULL,
@@ -1235,6 +1287,12 @@ CREATE INDEX team_runs_unfinished ON team_runs (tenant_id, completed_at);
 CREATE INDEX a2a_tasks_context ON a2a_tasks (tenant_id, context_id, task_id);
 
 CREATE INDEX a2a_published_tenant ON a2a_published (tenant_id);
+
+CREATE UNIQUE INDEX objectives_id ON objectives (tenant_id, owner_id, objective_id);
+
+CREATE INDEX objective_tasks_open ON objective_tasks (tenant_id, owner_id, applied, seq);
+
+CREATE INDEX missions_session ON missions (tenant_id, session_id, mission_id);
 
 CREATE UNIQUE INDEX visitor_sessions_token ON visitor_sessions (token_hash);
 

@@ -107,7 +107,7 @@ func TestGate(t *testing.T) {
 			}
 			if op.Operator {
 				refused(callWithout(g, t, op, g.KeyFor(least, authz.Wildcard)), 403, "FORBIDDEN", "company that operates")
-				if got := callWithout(g, t, op, apptest.OwnerKey); got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
+				if got := callWithout(g, t, op, apptest.OwnerKey); got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 && got.StatusCode != 501 {
 					t.Errorf("%s with the operator's key: %d %s", op, got.StatusCode, got.Body)
 				}
 				return
@@ -117,7 +117,7 @@ func TestGate(t *testing.T) {
 			}
 			for _, scope := range enough {
 				got := callWithout(g, t, op, g.KeyFor(least, append([]authz.Scope{scope}, op.And...)...))
-				if got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 {
+				if got.StatusCode == 401 || got.StatusCode == 403 || got.StatusCode >= 500 && got.StatusCode != 501 {
 					t.Errorf("%s with %s and the role %s: %d %s", op, scope, least, got.StatusCode, got.Body)
 				}
 			}

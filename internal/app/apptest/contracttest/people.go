@@ -99,7 +99,7 @@ var needsPerson = map[string]bool{
 	"verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
 	// What visitors do needs the token of a session, and payments need Stripe: test/e2e/public
 	// does them.
-	"getPublicSession": true, "sendPublicMessage": true, "streamPublicSessionEvents": true, "respondToPublicHitl": true,
+	"getPublicAgentCard": true, "getPublicSession": true, "sendPublicMessage": true, "streamPublicSessionEvents": true, "respondToPublicHitl": true,
 	"cancelPublicRun": true, "uploadPublicImage": true, "reportPublicSession": true, "getPublicFileContent": true,
 	"createCheckoutSession": true, "createBillingPortalSession": true, "handleStripeWebhook": true, "testAdminStripeConfig": true,
 }

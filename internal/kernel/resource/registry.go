@@ -18,8 +18,9 @@ type Readable struct {
 	Row func(ctx context.Context, tenant, id string) (row jsontext.Value, version int64, err error)
 }
 
-// Registry lists the kinds of a program that can be read over HTTP. Every Store that
-// is made with it adds its kind.
+// Registry lists the kinds of a program that anybody with the access of [Kind.Readers]
+// can read: [Routes] adds a kind whose resources it serves. A kind with operations of its
+// own instead decides in those who may read what, and is not listed.
 type Registry struct {
 	mu  sync.Mutex
 	all map[string]Readable
@@ -47,7 +48,7 @@ func (r *Registry) Kinds() []Readable {
 
 // register adds the kind of a store to the registry of its Deps.
 func (s *Store[T]) register() {
-	if s.deps.Kinds == nil || !s.has(OpGet) {
+	if s.deps.Kinds == nil {
 		return
 	}
 	s.deps.Kinds.add(Readable{Kind: s.Name, Readers: s.Readers, Row: s.readRow})

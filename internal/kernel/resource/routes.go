@@ -27,6 +27,7 @@ func Routes[T any](s *Store[T]) []route.Route {
 	}
 	if a.has(OpGet) {
 		all = append(all, a.getRoute(item))
+		s.register()
 	}
 	switch a.Put {
 	case PutMerges:

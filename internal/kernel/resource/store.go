@@ -53,9 +53,7 @@ func NewStore[T any](k Kind[T], deps Deps) *Store[T] {
 	if deps.Events != nil {
 		p.registerEvents(deps.Events)
 	}
-	s := &Store[T]{codec[T]{p, deps.Box}, deps}
-	s.register()
-	return s
+	return &Store[T]{codec[T]{p, deps.Box}, deps}
 }
 
 // Blank returns a new T with the kind's defaults, to be filled and created.

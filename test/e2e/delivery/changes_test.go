@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,16 @@ func followCompany(t *testing.T, n *apptest.Server) {
 	var unread, completed, failed bool // in any order
 	frames := watch(n, "", func(f apptest.Frame) bool {
 		switch f.Name {
+		case "ready":
+			kinds := f.Object(t)["kinds"].([]any)
+			for _, hidden := range []string{"agent_identity", "agent_version", "team_graph"} { // no list shows them
+				if slices.Contains(kinds, any(hidden)) {
+					t.Errorf("the stream shows the kind %s", hidden)
+				}
+			}
+			if !slices.Contains(kinds, "agent") || !slices.Contains(kinds, "team") {
+				t.Errorf("kinds: %v", kinds)
+			}
 		case "counts":
 			counts, _ := f.Object(t)["unread"].(object)
 			unread = counts["unread_count"] == 1.0

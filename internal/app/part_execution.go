@@ -18,6 +18,8 @@ import (
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/responsechain"
 	"agentd/internal/execution/responsechain/responsechainsql"
+	"agentd/internal/execution/review"
+	"agentd/internal/execution/review/reviewsql"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
 	"agentd/internal/execution/schedule"
@@ -42,6 +44,7 @@ type execution struct {
 	chains    *responsechain.Service
 	schedules *schedule.Service
 	search    *search.Service
+	review    *review.Service
 }
 
 // past reads what runs did.
@@ -101,13 +104,22 @@ func newExecution(
 		Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron,
 		CheckWorkspace: content.workspaces.Check,
 	})
+	x.review = &review.Service{
+		Store: reviewsql.New(p.db), Runs: store, Starter: x.runs, Log: x.events, AuditLog: p.audit.Store, Audit: p.audit,
+		Session: func(ctx context.Context, tenant, id string) error {
+			_, err := sessionStore.Get(ctx, tenant, id)
+			return err
+		},
+		Writer: p.db, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind,
+	}
 	return x
 }
 
 func (x *execution) part(p *platform) part {
 	return part{
-		name:   "execution",
-		routes: slices.Concat(x.runs.Routes(), x.past().Routes(), x.sessions.Routes(), x.schedules.Routes(), x.search.Routes()),
+		name: "execution",
+		routes: slices.Concat(x.runs.Routes(), x.past().Routes(), x.sessions.Routes(), x.schedules.Routes(), x.search.Routes(),
+			x.review.Routes()),
 		workers: []worker{
 			x.runner,
 			p.worker(run.CancelWorkKind, 8, x.runs.HandleCancel),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -73,34 +74,55 @@ func (cmd *auditExportCommand) Validate() error {
 	return nil
 }
 
-// Run implements the command. Only whole lines are written, so what was written can
-// always be continued.
-func (cmd *auditExportCommand) Run(s *server) (err error) {
+// Run implements the command.
+func (cmd *auditExportCommand) Run(s *server) error {
 	from, err := sinceParameter(s.now(), cmd.Since)
 	if err != nil {
 		return err
 	}
+	return exporting{
+		path: "/api/v1/admin/audit/export", noun: "entries", query: query("from", from), after: cmd.After, limit: cmd.Limit, file: cmd.File,
+	}.run(s)
+}
+
+// exporting is an export of lines of JSON, each with its cursor.
+type exporting struct {
+	path  string
+	query url.Values
+	noun  string // of the lines: entries
+	after string
+	limit int    // 0: all
+	file  string // "": the standard output
+}
+
+// run writes the lines. Only whole ones are written, so what was written can always be
+// continued.
+func (x exporting) run(s *server) (err error) {
 	out := s.stdout
-	if cmd.File != "" {
-		file, err := cmd.open()
+	if x.file != "" {
+		file, err := x.open()
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file
 	}
-	e := &export{server: s, out: out, after: cmd.After}
+	e := &export{server: s, out: out, after: x.after}
 	for more := true; more && err == nil; {
 		n := exportRequest
-		if cmd.Limit > 0 {
-			n = min(n, cmd.Limit-e.count)
+		if x.limit > 0 {
+			n = min(n, x.limit-e.count)
+		}
+		x.query.Set("limit", strconv.Itoa(n))
+		if e.after != "" {
+			x.query.Set("after", e.after)
 		}
 		var got int
-		got, err = e.copy("/api/v1/admin/audit/export?" + query("after", e.after, "from", from, "limit", strconv.Itoa(n)).Encode())
-		more = got == n && (cmd.Limit == 0 || e.count < cmd.Limit)
+		got, err = e.copy(x.path + "?" + x.query.Encode())
+		more = got == n && (x.limit == 0 || e.count < x.limit)
 	}
 	if e.after != "" {
-		s.note("%d entries. Continue with --after %s", e.count, e.after)
+		s.note("%d %s. Continue with --after %s", e.count, x.noun, e.after)
 	}
 	if s.Err() != nil { // interrupted; the note says how to continue
 		return nil
@@ -109,14 +131,14 @@ func (cmd *auditExportCommand) Run(s *server) (err error) {
 }
 
 // open opens the file. What it has is not repeated, so that needs the cursor.
-func (cmd *auditExportCommand) open() (*os.File, error) {
-	file, err := os.OpenFile(cmd.File, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+func (x exporting) open() (*os.File, error) {
+	file, err := os.OpenFile(x.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && info.Size() > 0 && cmd.After == "" {
-		err = usageError("--file %s has lines already: continue it with --after and the cursor of its last line, or name another file", cmd.File)
+	if err == nil && info.Size() > 0 && x.after == "" {
+		err = usageError("--file %s has lines already: continue it with --after and the cursor of its last line, or name another file", x.file)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -30,6 +30,9 @@ type commands struct {
 		Cancel   runsCancelCommand   `cmd:"" help:"Cancel a run."`
 		Fork     runsForkCommand     `cmd:"" help:"Try a run again from one of its steps, with something changed."`
 		Continue runsContinueCommand `cmd:"" help:"Continue a run that failed, or all that failed."`
+		Diff     runsDiffCommand     `cmd:"" help:"Compare two runs step by step. Exits with 1 if they differ."`
+		Replay   runsReplayCommand   `cmd:"" help:"Verify the record of a run, or run it again with the results that its tools had."`
+		Export   runsExportCommand   `cmd:"" help:"Write runs as lines of JSON, oldest first."`
 	} `cmd:"" group:"Agents" help:"Runs: what agents did and do."`
 	Chat      chatCommand `cmd:"" group:"Agents" help:"Talk with an agent: a session in the terminal, or a message for each line of a pipe."`
 	Approvals struct {

@@ -58,6 +58,10 @@ agentd runs reject $RUN --reason "not today" --continue`,
 	"runs fork":     `agentd runs fork $RUN --step 1 --message "Be brief."`,
 	"runs continue": `agentd runs continue --failed --since 1h --code model_error`,
 	"runs cancel":   `agentd runs cancel $RUN`,
+	"runs diff":     `agentd runs diff $RUN $RUN`,
+	"runs replay": `agentd runs replay $RUN
+agentd runs replay $RUN --execute`,
+	"runs export": `agentd runs export --status completed,failed --since 7d > runs.ndjson`,
 	"chat": `printf 'What is 6*7?\n/history\n' | agentd chat calc
 export SESSION=$(agentd sessions list --agent calc --json | jq -r '.items[0].session_id')
 echo "And half of that?" | agentd chat --session $SESSION`,

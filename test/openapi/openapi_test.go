@@ -53,6 +53,7 @@ import (
 	"agentd/internal/edge/openai"
 	"agentd/internal/edge/runstream"
 	"agentd/internal/execution/delegation"
+	"agentd/internal/execution/review"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/schedule"
 	"agentd/internal/execution/sensor"
@@ -131,7 +132,7 @@ func routes(t *testing.T) []route.Route {
 		(&webtool.Service{}).Routes(), children.Routes(), registry.Routes(), sensor.New(sensor.Deps{}).Routes(),
 		agents.Routes(), agentkey.New(kernel, agentkey.Options{}).Routes(), capability.New(kernel, capability.Options{Agents: agents}).Routes(),
 		guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
-		(&run.Service{}).Routes(), run.Past{}.Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
+		(&run.Service{}).Routes(), run.Past{}.Routes(), (&review.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
 		ledger.New(ledger.Deps{}).Routes(), goal.New(kernel, goal.Options{}).Routes(), voting.New(kernel, voting.Options{}).Routes(),
 		court.New(kernel, court.Options{}).Routes(), ambassador.New(kernel, ambassador.Options{}).Routes(),

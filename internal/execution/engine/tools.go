@@ -46,7 +46,11 @@ func (t *turn) runTools(ctx context.Context) error {
 			return err
 		}
 	}
-	outcomes := t.startCalls(ctx, calls)
+	recorded, err := t.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	outcomes := t.startCalls(ctx, calls, recorded)
 	var needs *run.PendingAuth
 	var awaits []*tool.Await
 	for n := 0; n < len(calls); {
@@ -92,7 +96,7 @@ func (t *turn) runTools(ctx context.Context) error {
 
 // startCalls makes each call in a goroutine of its own. Calls beyond the run's
 // limit fail without being made.
-func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan outcome {
+func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep, recorded *recordedResults) <-chan outcome {
 	t.read = t.conv.sources
 	allowed := len(calls)
 	if limit := t.j.limits().MaxToolCalls; limit != nil {
@@ -100,6 +104,12 @@ func (t *turn) startCalls(ctx context.Context, calls []run.PendingStep) <-chan o
 	}
 	outcomes := make(chan outcome, len(calls))
 	for i, p := range calls {
+		if recorded != nil {
+			o := outcome{in: *p.Tool, step: p.Ref()}
+			recorded.take(&o)
+			outcomes <- o
+			continue
+		}
 		interrupted := t.interrupted[p.Tool.ToolCallID]
 		go func() {
 			start := time.Now()

@@ -61,6 +61,8 @@ func (t *turn) next(ctx context.Context) {
 			t.beginCall(run.ToolInput{
 				ToolCallID: c.ID, Name: c.Name, Arguments: approval.EffectiveArguments(), ApprovalID: approval.ApprovalID,
 			})
+		case t.replays():
+			t.beginCall(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments})
 		case t.sandboxed() && (t.isQuestion(c) || t.needsApproval(ctx, c)):
 			t.refuseInSandbox(c)
 		case t.isQuestion(c):

@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/audit"
 )
 
 // SeqJump separates the seqs that one writer of a run's events assigns from
@@ -50,7 +52,14 @@ const endingPatience = time.Second
 // it is asked to, and stores what the model had streamed. One that does not answer in
 // time is fenced off by the commit that ends the run.
 func (s *Service) Cancel(ctx context.Context, tenant, id string) (CancelAnswer, error) {
-	return s.abort(ctx, tenant, id, cancelling())
+	return s.abort(ctx, tenant, id, cancelling(), nil)
+}
+
+// cancelBy is Cancel, and records in the audit log who cancelled a run.
+func cancelBy(ctx context.Context, s *Service, who authz.Caller, id string) (CancelAnswer, error) {
+	return s.abort(ctx, who.TenantID, id, cancelling(), func(tx txn.Tx) error {
+		return audit.Write(s.Audit, tx, who, audit.Entry{Action: "run.cancelled", TargetType: "run", TargetID: id})
+	})
 }
 
 // AgentDeleted ends the runs of a deleted agent. It is the handler of the agent's
@@ -66,7 +75,7 @@ func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) erro
 			for _, id := range ids {
 				r, err := s.Runs.Get(ctx, tenant, id)
 				if err == nil && (r.Status == Running) == running {
-					_, err = s.abort(ctx, tenant, id, agentDeleted())
+					_, err = s.abort(ctx, tenant, id, agentDeleted(), nil)
 				}
 				if err != nil && !fault.Is(err, fault.NotFound) {
 					return err
@@ -76,7 +85,11 @@ func (s *Service) AgentDeleted(ctx context.Context, tenant, agentID string) erro
 	}
 }
 
-func (s *Service) abort(ctx context.Context, tenant, id string, why Ending) (CancelAnswer, error) {
+// abort ends a run. record, if it is not nil, is called in the transaction that ends it,
+// also where its worker did that when it was asked.
+func (s *Service) abort(
+	ctx context.Context, tenant, id string, why Ending, record func(txn.Tx) error,
+) (CancelAnswer, error) {
 	asked, err := s.askWorker(ctx, tenant, id, why)
 	if err != nil {
 		return CancelAnswer{}, err
@@ -99,7 +112,7 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why Ending) (Can
 		answer = CancelAnswer{Cancelled: true, RunID: id}
 		if r.Status.Final() {
 			if asked && r.ErrorCode == why.Code {
-				return nil
+				return recordBy(tx, record)
 			}
 			answer = CancelAnswer{RunID: id, Message: "The run had already ended: it is " + string(r.Status) + "."}
 			return nil
@@ -107,6 +120,9 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why Ending) (Can
 		status := why.Status
 		if !r.Status.May(status) || r.Wait.For != "" {
 			status = Cancelled
+		}
+		if err := recordBy(tx, record); err != nil {
+			return err
 		}
 		return s.change(tx, r, func(c *mutation) error {
 			c.unstored = r.Status == Running && r.Wait.For == ""
@@ -121,6 +137,13 @@ func (s *Service) abort(ctx context.Context, tenant, id string, why Ending) (Can
 		})
 	})
 	return answer, err
+}
+
+func recordBy(tx txn.Tx, record func(txn.Tx) error) error {
+	if record == nil {
+		return nil
+	}
+	return record(tx)
 }
 
 // askWorker asks the worker of a running run to end it, waits for that, and reports

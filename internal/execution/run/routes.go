@@ -87,7 +87,7 @@ func (s *Service) Routes() []route.Route {
 			Summary: "Cancel a run", Errors: []int{404},
 			Doc: "Always 200: for a run that has ended already, cancelled is false and message says so.",
 		}, func(ctx context.Context, who authz.Caller, in *idIn) (CancelAnswer, error) {
-			return s.Cancel(ctx, who.TenantID, in.RunID)
+			return cancelBy(ctx, s, who, in.RunID)
 		}),
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/runs/{runId}/wait", ID: "waitForRun", Tag: "Runs", Scopes: read, Role: authz.Viewer,

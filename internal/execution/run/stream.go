@@ -239,3 +239,9 @@ func (enc *encoder) failure(err error) route.Frame {
 	data, _ := json.Marshal(failureData{"error", enc.run, fault.From(err).Code, detail})
 	return route.Frame{Name: "error", Data: data}
 }
+
+// EventData returns a function that renders events of a run as the data of its stream.
+func EventData(r *Run) func(event.Event) []byte {
+	enc := &encoder{run: r.RunID, session: r.SessionID}
+	return func(e event.Event) []byte { return enc.frame(e).Data }
+}

@@ -18,6 +18,8 @@ var unaudited = map[string]string{
 	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "decideInbox": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
 	"startMission": aMission, "authorizeMission": aMission, "runMission": aMission, "pauseMission": aMission, "resumeMission": aMission,
 	"abortMission": aMission, "updateMissionObjective": aMission, "tickInitiative": aMission,
+	"replayRun": aRun, "createRunCheckpoint": aRun,
+	"putRunFeedback": "it is an opinion, with its author and time", "putSessionRunFeedback": "as putRunFeedback", "deleteRunFeedback": "as putRunFeedback",
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
 

@@ -342,7 +342,9 @@ func (c *Company) createSessions(agent string, add func(parameter, id string)) {
 	var ids []string
 	for _, message := range []string{"calculate 6*7 ", "calculate 6*7 ", "say "} {
 		id := c.CreateSession(agent, apptest.Object{"metadata": apptest.Object{"note": c.Mark}})
-		c.WaitRun(c.SendMessage(id, message+c.Mark))
+		run := c.SendMessage(id, message+c.Mark)
+		c.WaitRun(run)
+		c.Expect(200, "PUT", "/api/v1/runs/"+run+"/feedback", apptest.Object{"message_id": run, "reaction": "up", "reason": c.Mark})
 		ids = append(ids, id)
 		add("sessionId", id)
 	}

@@ -70,6 +70,24 @@ var Recipes = map[string]recipe{
 			c.WaitRun(call.Path["runId"])
 		},
 	},
+	"replayRun": {
+		body: apptest.Object{"mode": "verify"},
+		ids: func(c *Company, call *Call) {
+			call.Path["runId"] = c.StartRun(c.IDs["agentId"][3], c.Mark, apptest.Object{"resource_limits": apptest.Object{"max_steps": 0}})
+			c.WaitRun(call.Path["runId"])
+		},
+	},
+	"compareRuns":       {ids: func(c *Company, call *Call) { call.Query.Set("with", c.IDs["runId"][0]) }},
+	"deleteRunFeedback": {ids: func(c *Company, call *Call) { call.Query.Set("message_id", c.Mark) }},
+	"getSessionRunFeedback": {ids: func(c *Company, call *Call) {
+		call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark)
+		call.Query.Set("message_id", c.Mark)
+	}},
+	"putSessionRunFeedback": {
+		body: apptest.Object{"message_id": "reply", "reaction": "up"},
+		ids:  func(c *Company, call *Call) { call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark) },
+	},
+	"createRunCheckpoint": {ids: func(c *Company, call *Call) { call.Path["runId"] = c.startPausedRun() }},
 	"respondToRun": {
 		body: apptest.Object{"response": "an answer"},
 		ids:  func(c *Company, call *Call) { call.Path["runId"] = c.startWaitingRun("ask_user") },

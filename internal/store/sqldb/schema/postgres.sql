@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 210 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -555,6 +555,17 @@ CREATE TABLE run_budgets (
     reserved bigint NOT NULL
 );
 
+CREATE TABLE run_checkpoints (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    run_id text NOT NULL COLLATE pg_catalog."C",
+    checkpoint_id text NOT NULL COLLATE pg_catalog."C",
+    step_seq bigint NOT NULL,
+    status text NOT NULL COLLATE pg_catalog."C",
+    metrics text NOT NULL COLLATE pg_catalog."C",
+    created_by text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL
+);
+
 CREATE TABLE run_events (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     run_id text NOT NULL COLLATE pg_catalog."C",
@@ -562,6 +573,16 @@ CREATE TABLE run_events (
     first_seq bigint NOT NULL,
     draft bigint NOT NULL,
     body text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE run_feedback (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    run_id text NOT NULL COLLATE pg_catalog."C",
+    message_id text NOT NULL COLLATE pg_catalog."C",
+    user_id text NOT NULL COLLATE pg_catalog."C",
+    reaction text NOT NULL COLLATE pg_catalog."C",
+    reason text NOT NULL COLLATE pg_catalog."C",
+    updated_at bigint NOT NULL
 );
 
 CREATE TABLE run_labels (
@@ -1256,8 +1277,14 @@ ALTER TABLE ONLY run_artifacts
 ALTER TABLE ONLY run_budgets
     ADD CONSTRAINT run_budgets_pkey PRIMARY KEY (tenant_id, budget_id);
 
+ALTER TABLE ONLY run_checkpoints
+    ADD CONSTRAINT run_checkpoints_pkey PRIMARY KEY (tenant_id, run_id, checkpoint_id);
+
 ALTER TABLE ONLY run_events
     ADD CONSTRAINT run_events_pkey PRIMARY KEY (tenant_id, run_id, last_seq);
+
+ALTER TABLE ONLY run_feedback
+    ADD CONSTRAINT run_feedback_pkey PRIMARY KEY (tenant_id, run_id, message_id, user_id);
 
 ALTER TABLE ONLY run_labels
     ADD CONSTRAINT run_labels_pkey PRIMARY KEY (tenant_id, name, value, created_at, run_id);
@@ -1612,6 +1639,8 @@ CREATE INDEX tenants_published ON tenants USING btree (status, published_at) WHE
 CREATE INDEX billing_accounts_customer ON billing_accounts USING btree (customer_id);
 
 CREATE INDEX billing_events_received ON billing_events USING btree (received_at);
+
+CREATE INDEX run_feedback_user ON run_feedback USING btree (tenant_id, user_id, run_id, message_id);
 
 CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, "position") WHERE (source_id <> ''::text);
 

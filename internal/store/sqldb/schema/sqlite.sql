@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 210 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1081,6 +1081,29 @@ CREATE TABLE billing_events (
     received_at BIGINT NOT NULL
 );
 
+CREATE TABLE run_checkpoints (
+    tenant_id     TEXT   NOT NULL,
+    run_id        TEXT   NOT NULL,
+    checkpoint_id TEXT   NOT NULL,
+    step_seq      BIGINT NOT NULL, -- the last step that was committed
+    status        TEXT   NOT NULL, -- of the run, then
+    metrics       TEXT   NOT NULL,
+    created_by    TEXT   NOT NULL, -- the user
+    created_at    BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, run_id, checkpoint_id)
+);
+
+CREATE TABLE run_feedback (
+    tenant_id  TEXT   NOT NULL,
+    run_id     TEXT   NOT NULL,
+    message_id TEXT   NOT NULL,
+    user_id    TEXT   NOT NULL, -- whose opinion it is
+    reaction   TEXT   NOT NULL,
+    reason     TEXT   NOT NULL,
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, run_id, message_id, user_id)
+);
+
 CREATE INDEX work_due ON work (kind, due_at);
 
 CREATE INDEX work_turn ON work (kind, tenant_id, due_at);
@@ -1307,6 +1330,8 @@ CREATE INDEX tenants_published ON tenants (status, published_at) WHERE published
 CREATE INDEX billing_accounts_customer ON billing_accounts (customer_id);
 
 CREATE INDEX billing_events_received ON billing_events (received_at);
+
+CREATE INDEX run_feedback_user ON run_feedback (tenant_id, user_id, run_id, message_id);
 
 CREATE INDEX passages_source ON passages (tenant_id, collection_id, source_id, position) WHERE source_id <> '';
 

@@ -37,7 +37,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	permitted := newPermissions(p, governing, agents)
-	execution := newExecution(p, models, accounts, delivery, content, tools, agents, permitted)
+	connected := newIntegrations(p, out, tools, agents)
+	execution := newExecution(p, models, accounts, delivery, content, tools, agents, permitted, connected)
 	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		{name: "kinds", routes: kinds.Routes(p.kernel)}, commercePart(p, agents, content), models.part(p), delivery.part(p, accounts),
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
 		grouped.part(p), peered.part(p), shown, compatPart(p, models, agents, execution, grouped), billingPart(p, accounts, delivery),
-		publicPart(p, out, accounts, content, agents, execution),
+		publicPart(p, out, accounts, content, agents, execution), connected.part(p), marketPart(p, agents, execution),
 	}
 	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)
 	watchers, err := orderWatchers(parts)

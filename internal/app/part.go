@@ -55,7 +55,9 @@ type watcher struct {
 // transactions. Notifications come after schedules and webhooks: a schedule's alert
 // locks the same row as a notification of the run, and all transactions must
 // lock rows in one order.
-var watcherOrder = []string{"families", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a", "live"}
+var watcherOrder = []string{
+	"families", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a", "live", "marketplace",
+}
 
 // orderWatchers returns the watchers of all parts in watcherOrder. It fails for
 // a watcher that is not listed there, or is listed and missing.

@@ -52,7 +52,7 @@ func (x *execution) past() run.Past { return run.Past{Runs: x.runs.Runs, Agents:
 
 func newExecution(
 	p *platform, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools, agents *agents,
-	permitted *permissions,
+	permitted *permissions, connected *integrations,
 ) *execution {
 	store, sessionStore := runsql.New(p.db), sessionsql.New(p.db)
 	x := &execution{
@@ -76,7 +76,8 @@ func newExecution(
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
 		Models: models.resolver, Client: models.client, Limits: models.limiter, Counter: models.wire, Tools: tools.registry,
-		Gate: guardrail.Gate{All: agents.guardrails}, Governor: permitted.governor(), Remote: agents.servers,
+		Gate: guardrail.Gate{All: agents.guardrails}, Governor: permitted.governor(),
+		Remote: remoteTools{agents.servers, connected.service},
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},

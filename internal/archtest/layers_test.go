@@ -114,6 +114,7 @@ var modules = map[string][]string{
 	"internal/content/doctext/pdftext": {"github.com/ledongthuc/pdf"},
 	"internal/content/textindex":       {"github.com/blevesearch/snowballstem"},
 	"internal/content/workspace":       {"golang.org/x/text"},
+	"internal/delivery/integration":    {"go.yaml.in/yaml/v3"},
 	"internal/execution/engine":        {otelModule},
 	"internal/execution/schedule":      {"github.com/netresearch/go-cron"},
 
@@ -121,6 +122,7 @@ var modules = map[string][]string{
 	"internal/wire/azureclient":          {"golang.org/x/oauth2"},
 	"internal/wire/bedrockclient":        {"github.com/aws/aws-sdk-go-v2"},
 	"internal/wire/wiretest/bedrocktest": {"github.com/aws/aws-sdk-go-v2"},
+	"internal/wire/connectorclient":      {"github.com/jackc/pgx/v5"},
 	"internal/wire/mcpclient":            {"github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 	"internal/wire/oidcclient":           {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	"internal/wire/modelcall":            {otelModule},

@@ -108,6 +108,32 @@ type commands struct {
 	Models struct {
 		Test modelsTestCommand `cmd:"" help:"Try what a model can do, by a few small calls: whether it is reached, takes the key, streams, calls tools, reads images, keeps a form and thinks. Exits with 1 if it cannot be used."`
 	} `cmd:"" group:"Company" help:"Models: what can be called."`
+	Integration struct {
+		Connectors integrationConnectorsCommand `cmd:"" help:"List the services that agents can be connected with."`
+		Create     integrationCreateCommand     `cmd:"" help:"Create an integration and connect it."`
+		List       integrationListCommand       `cmd:"" help:"List integrations, newest first."`
+		Show       integrationShowCommand       `cmd:"" help:"Show an integration."`
+		Set        integrationSetCommand        `cmd:"" help:"Change the settings of an integration."`
+		Tools      integrationToolsCommand      `cmd:"" help:"List the tools of an integration."`
+		Test       integrationTestCommand       `cmd:"" help:"Test the connection of an integration. Exits with 1 if it fails."`
+		Sync       integrationSyncCommand       `cmd:"" help:"Connect an integration again and read its OpenAPI document again."`
+		Link       integrationLinkCommand       `cmd:"" help:"Link an integration to an agent."`
+		Connect    integrationConnectCommand    `cmd:"" help:"Begin to authorize an integration at its provider."`
+		Complete   integrationCompleteCommand   `cmd:"" help:"Complete the authorization of an integration."`
+		Delete     integrationDeleteCommand     `cmd:"" help:"Delete an integration with its credential."`
+	} `cmd:"" group:"Company" help:"Integrations: services that agents are connected with."`
+	Marketplace struct {
+		List      marketListCommand      `cmd:"" help:"Offer an agent to other companies."`
+		Publish   marketPublishCommand   `cmd:"" help:"Publish a listing."`
+		Search    marketSearchCommand    `cmd:"" help:"Search the agents that companies offer."`
+		Mine      marketMineCommand      `cmd:"" help:"List what your company offers, newest first."`
+		Show      marketShowCommand      `cmd:"" help:"Show a listing."`
+		Deprecate marketDeprecateCommand `cmd:"" help:"Take a listing back."`
+		Rate      marketRateCommand      `cmd:"" help:"Rate a listing of another company."`
+		Subscribe marketSubscribeCommand `cmd:"" help:"Subscribe to a listing."`
+		Invoke    marketInvokeCommand    `cmd:"" help:"Ask an agent of another company something, and print its answer."`
+		Revenue   marketRevenueCommand   `cmd:"" help:"Show what your company earned and spent."`
+	} `cmd:"" group:"Company" help:"The marketplace: agents that companies offer to one another."`
 	Webhooks struct {
 		List       webhooksListCommand       `cmd:"" help:"List subscriptions, newest first."`
 		Create     webhooksCreateCommand     `cmd:"" help:"Create a subscription."`

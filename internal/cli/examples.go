@@ -25,6 +25,8 @@ func commandPath(node *kong.Node) string {
 // test/e2e/commandline runs these commands.
 var untested = map[string]bool{
 	"serve": true, "webhooks listen": true, "webhooks redeliver": true, "runs respond": true, "admin secrets forget": true,
+	"integration test": true, "integration connect": true, "integration complete": true, // no service is there
+	"marketplace rate": true, "marketplace subscribe": true, "marketplace invoke": true, // they need another company
 }
 
 // examples has an example of each command. They are one story: the help texts and
@@ -122,8 +124,34 @@ agentd kb add Handbook handbook`,
 	"kb search":    `agentd kb search Handbook "when do you open"`,
 	"kb eval": `printf '{"question": "when do you open?", "source": "hours.md"}\n{"question": "who won the cup?"}\n' > questions.jsonl
 agentd kb eval Handbook questions.jsonl --min-recall 0.85`,
-	"kb delete":     `agentd kb delete Handbook --yes`,
-	"models test":   `agentd models test builtin/echo`,
+	"kb delete":              `agentd kb delete Handbook --yes`,
+	"models test":            `agentd models test builtin/echo`,
+	"integration connectors": `agentd integration connectors`,
+	"integration create": `printf %s github_pat_11AA > token.txt
+export LINK=$(agentd integration create github Git --set base_url=http://127.0.0.1:9999 --file token=token.txt --json | jq -r .id)`,
+	"integration list":  `agentd integration list`,
+	"integration show":  `agentd integration show $LINK`,
+	"integration set":   `agentd integration set $LINK --file token=token.txt`,
+	"integration tools": `agentd integration tools $LINK`,
+	"integration test":  `agentd integration test $LINK`,
+	"integration sync":  `agentd integration sync $LINK`,
+	"integration link": `agentd integration link $LINK calc
+agentd integration link $LINK calc --remove`,
+	"integration connect":  `agentd integration connect github --agent calc`,
+	"integration complete": `agentd integration complete github --state STATE --code CODE`,
+	"integration delete":   `agentd integration delete $LINK`,
+
+	"marketplace list":      `export LISTING=$(agentd marketplace list calc Greeter --category other --json | jq -r .listing_id)`,
+	"marketplace publish":   `agentd marketplace publish $LISTING`,
+	"marketplace search":    `agentd marketplace search greet --sort rating`,
+	"marketplace mine":      `agentd marketplace mine`,
+	"marketplace show":      `agentd marketplace show $LISTING`,
+	"marketplace deprecate": `agentd marketplace deprecate $LISTING`,
+	"marketplace rate":      `agentd marketplace rate LISTING 5 --comment "Polite."`,
+	"marketplace subscribe": `agentd marketplace subscribe LISTING`,
+	"marketplace invoke":    `agentd marketplace invoke LISTING "Good morning"`,
+	"marketplace revenue":   `agentd marketplace revenue`,
+
 	"webhooks list": `agentd webhooks list`,
 	"webhooks create": `export HOOK=$(agentd webhooks create http://127.0.0.1:9999/hook --events run.completed --json | jq -r .webhook_id)
 agentd run calc "What is 6*7?"`,

@@ -31,6 +31,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/base/secret"
 	"agentd/internal/commerce/enrollment"
+	"agentd/internal/commerce/marketplace"
 	"agentd/internal/commerce/order"
 	"agentd/internal/commerce/product"
 	"agentd/internal/commerce/sales"
@@ -41,6 +42,7 @@ import (
 	"agentd/internal/content/search"
 	"agentd/internal/content/webtool"
 	"agentd/internal/content/workspace"
+	"agentd/internal/delivery/integration"
 	"agentd/internal/delivery/live"
 	"agentd/internal/delivery/notification"
 	"agentd/internal/delivery/waiting"
@@ -49,6 +51,7 @@ import (
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/integrationpage"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
 	"agentd/internal/edge/runstream"
@@ -74,7 +77,9 @@ import (
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/operation/billing"
+	"agentd/internal/operation/integrationadmin"
 	"agentd/internal/operation/modeladmin"
+	"agentd/internal/operation/setting"
 	"agentd/internal/public/directory"
 	"agentd/internal/public/visitor"
 	"agentd/internal/teams/a2a"
@@ -145,6 +150,9 @@ func routes(t *testing.T) []route.Route {
 		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), kinds.Routes(kernel),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),
+		marketplace.New(marketplace.Deps{}).Routes(),
+		integration.New(integration.Deps{Kernel: kernel, Clock: clock.System{}}).Routes(),
+		integrationadmin.New(setting.New(setting.Deps{}), nil).Routes(),
 	)
 }
 
@@ -213,6 +221,6 @@ func endpoints() []httpapi.Raw {
 	return slices.Concat(
 		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
 		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
-		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&a2aserver.Server{}).Endpoints(),
+		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
 	)
 }

@@ -22,8 +22,8 @@ func sanitized(text string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// slugOf returns the prefix that stands for a server in tool names.
-func slugOf(name string) string {
+// SlugOf returns the prefix that stands for a server or an integration in tool names.
+func SlugOf(name string) string {
 	slug := strings.ToLower(strings.Trim(notInName.ReplaceAllString(name, "_"), "_"))
 	if slug == "" {
 		slug = "server"
@@ -31,27 +31,29 @@ func slugOf(name string) string {
 	return slug[:min(len(slug), maxName/2)]
 }
 
-// namer assigns unique names to tools. All names are announced before the first is
+// Namer assigns unique names to tools. All names are announced before the first is
 // assigned, so that two tools of one name both get their server's prefix, in
 // whichever order they come.
-type namer struct {
+type Namer struct {
 	reserved map[string]bool // of built-in tools
 	wanted   map[string]int
 	assigned map[string]bool
 }
 
-func newNamer(reserved []string) *namer {
-	n := &namer{reserved: map[string]bool{}, wanted: map[string]int{}, assigned: map[string]bool{}}
+// NewNamer returns a namer that assigns none of the reserved names.
+func NewNamer(reserved []string) *Namer {
+	n := &Namer{reserved: map[string]bool{}, wanted: map[string]int{}, assigned: map[string]bool{}}
 	for _, name := range reserved {
 		n.reserved[name] = true
 	}
 	return n
 }
 
-func (n *namer) announce(name string) { n.wanted[sanitized(name)]++ }
+// Announce registers a name that a tool has by itself.
+func (n *Namer) Announce(name string) { n.wanted[sanitized(name)]++ }
 
-// name returns an unused name for a tool.
-func (n *namer) name(slug, own string) string {
+// Name returns an unused name for a tool.
+func (n *Namer) Name(slug, own string) string {
 	name := sanitized(own)
 	if n.reserved[name] || n.wanted[name] > 1 {
 		name = slug + "_" + name

@@ -11,7 +11,7 @@ var goodName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	n := newNamer([]string{"calculator", "read_file"})
+	n := NewNamer([]string{"calculator", "read_file"})
 	long := strings.Repeat("long.", 30)
 	wanted := []struct{ slug, own, want string }{
 		{"a", "search", "a_search"},
@@ -27,10 +27,10 @@ func TestNames(t *testing.T) {
 		{"b", long, strings.TrimSuffix(strings.ReplaceAll(long, ".", "_"), "_")[:64]},
 	}
 	for _, w := range wanted {
-		n.announce(w.own)
+		n.Announce(w.own)
 	}
 	for _, w := range wanted {
-		if got := n.name(w.slug, w.own); got != w.want {
+		if got := n.Name(w.slug, w.own); got != w.want {
 			t.Errorf("%q of %s is %q, want %q", w.own, w.slug, got, w.want)
 		}
 	}
@@ -43,13 +43,13 @@ func FuzzNames(f *testing.F) {
 	f.Add("", "\x00", strings.Repeat("é", 100), strings.Repeat("a", 64))
 	f.Fuzz(func(t *testing.T, server, a, b, c string) {
 		builtin := []string{"calculator", ToolName(c)}
-		n := newNamer(builtin)
+		n := NewNamer(builtin)
 		for _, own := range []string{a, b, a} {
-			n.announce(own)
+			n.Announce(own)
 		}
 		var given []string
 		for _, own := range []string{a, b, a} {
-			name := n.name(slugOf(server), own)
+			name := n.Name(SlugOf(server), own)
 			if !goodName.MatchString(name) || slices.Contains(given, name) || slices.Contains(builtin, name) {
 				t.Errorf("%q of %q is called %q beside %v", own, server, name, given)
 			}

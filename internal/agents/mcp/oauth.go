@@ -41,6 +41,11 @@ type Provider struct {
 	Scopes       []string `json:"scopes,omitempty"`
 	Resource     string   `json:"resource"`
 	NamesIssuer  bool     `json:"names_issuer,omitzero"` // its callbacks carry the issuer (RFC 9207)
+
+	// Of providers that are known rather than discovered.
+	Params         map[string]string `json:"params,omitempty"`         // more parameters of the authorization URL
+	ScopeSeparator string            `json:"scope_separator,omitzero"` // "": a space
+	AnyType        bool              `json:"any_type,omitzero"`        // its tokens are sent as Bearer tokens, whatever it calls their type
 }
 
 // Client is the identity of agentd at an authorization server.

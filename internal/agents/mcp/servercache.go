@@ -3,79 +3,25 @@ package mcp
 import (
 	"context"
 	"slices"
-	"sync"
-	"time"
 
-	"agentd/internal/base/cache"
-	"agentd/internal/base/clock"
 	"agentd/internal/kernel/resource"
 )
 
-// freshFor is how long a change by another node may go unnoticed here.
-const freshFor = time.Second
-
-// serverCache holds the enabled servers of tenants with runs, so that a tenant
-// without servers costs one short query a second and not one per run. A change
-// by this process is visible at once.
+// serverCache holds the enabled servers of tenants with runs.
 type serverCache struct {
-	store *resource.Store[Server]
-	clock clock.Clock
-	cache *cache.Cache[string, cachedServers]
-
-	mu         sync.Mutex
-	generation uint64
+	enabled *resource.RecentList[Server]
 }
 
-type cachedServers struct {
-	servers []*Server // in the order of their ids
-	read    time.Time
+func newServerCache(store *resource.Store[Server]) *serverCache {
+	return &serverCache{resource.NewRecentList(store, maxServers, resource.FreshFor, func(v *Server) bool { return v.Enabled })}
 }
 
-func newServerCache(store *resource.Store[Server], c clock.Clock) *serverCache {
-	return &serverCache{store: store, clock: c, cache: cache.New(cache.Options[string, cachedServers]{
-		Weight: 20_000,
-		Weigh:  func(_ string, k cachedServers) uint32 { return uint32(1 + len(k.servers)) },
-	})}
-}
+func (c *serverCache) forget(tenant string) { c.enabled.Forget(tenant) }
 
-func (c *serverCache) forget(tenant string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.generation++
-	c.cache.Drop(tenant)
-}
-
-// enabled returns a tenant's enabled servers. They are shared and must not be
-// changed.
-func (c *serverCache) enabled(ctx context.Context, tenant string) ([]*Server, error) {
-	now := c.clock.Now()
-	if k, ok := c.cache.Get(tenant); ok && now.Sub(k.read) < freshFor {
-		return k.servers, nil
-	}
-	c.mu.Lock()
-	generation := c.generation
-	c.mu.Unlock()
-	all, err := listServers(ctx, c.store, tenant)
-	if err != nil {
-		return nil, err
-	}
-	k := cachedServers{read: now}
-	for _, v := range all {
-		if v.Enabled {
-			k.servers = append(k.servers, v)
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.generation == generation { // otherwise a change was made while the list was read
-		c.cache.Set(tenant, k)
-	}
-	return k.servers, nil
-}
-
-// assigned returns the enabled servers that are assigned to an agent.
+// assigned returns the enabled servers that are assigned to an agent. They are shared
+// and must not be changed.
 func (c *serverCache) assigned(ctx context.Context, tenant, agent string) ([]*Server, error) {
-	all, err := c.enabled(ctx, tenant)
+	all, err := c.enabled.Of(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

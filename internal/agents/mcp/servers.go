@@ -38,7 +38,7 @@ func newServers(c Config, v *validator, t *targets, l *links) *Servers {
 		validator: v, targets: t, links: l, egress: c.Kernel.Egress, clock: c.Clock, logger: c.Logger,
 	}
 	s.store = resource.NewStore(s.kind(), c.Kernel)
-	s.cache = newServerCache(s.store, c.Clock)
+	s.cache = newServerCache(s.store)
 	return s
 }
 

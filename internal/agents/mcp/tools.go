@@ -101,7 +101,7 @@ func (t *Toolsets) sources(ctx context.Context, tenant, agent string, f *Field) 
 			t.logger.Warn("an MCP server cannot be used", "tenant", tenant, "agent", agent, "server", name, "err", err)
 			return
 		}
-		all = append(all, &source{Target: target, slug: slugOf(target.Name), registered: registered})
+		all = append(all, &source{Target: target, slug: SlugOf(target.Name), registered: registered})
 	}
 	for _, v := range assigned {
 		target, err := t.targets.of(v)
@@ -142,11 +142,11 @@ func (t *Toolsets) list(ctx context.Context, sources []*source) {
 // build returns the tools, under names that are unique among them and the built-in
 // ones.
 func (t *Toolsets) build(agent string, f *Field, sources []*source) []tool.Tool {
-	n := newNamer(t.registry.Names())
+	n := NewNamer(t.registry.Names())
 	for _, src := range sources {
 		if src.listing != nil {
 			for _, remote := range src.listing.Tools {
-				n.announce(remote.Name)
+				n.Announce(remote.Name)
 			}
 		}
 	}
@@ -159,13 +159,13 @@ func (t *Toolsets) build(agent string, f *Field, sources []*source) []tool.Tool 
 			continue
 		}
 		for _, remote := range src.listing.Tools {
-			name := n.name(src.slug, remote.Name)
+			name := n.Name(src.slug, remote.Name)
 			if f.allows(src, remote.Name, name) {
 				tools = append(tools, t.remoteTool(agent, src, remote, name))
 			}
 		}
 		if len(f.Resources) > 0 && slices.Contains(src.listing.Capabilities, "resources") {
-			tools = append(tools, t.resourceTool(agent, src, f.Resources, n.name(src.slug, src.slug+"_read_resource")))
+			tools = append(tools, t.resourceTool(agent, src, f.Resources, n.Name(src.slug, src.slug+"_read_resource")))
 		}
 	}
 	return tools
@@ -229,9 +229,9 @@ var noArguments = jsontext.Value(`{"type":"object","properties":{},"additionalPr
 // connectTool returns the tool of a server that a person must authorize: its call
 // makes the run wait, and after the authorization returns which tools the server
 // has. It stays among them, because the call that waited is repeated.
-func (t *Toolsets) connectTool(agent string, src *source, n *namer) tool.Tool {
+func (t *Toolsets) connectTool(agent string, src *source, n *Namer) tool.Tool {
 	return tool.Tool{
-		Name: n.name(src.slug, src.slug+"_connect"), Parameters: noArguments, ReadOnly: true, Timeout: callTimeout, Source: "mcp:" + src.Name,
+		Name: n.Name(src.slug, src.slug+"_connect"), Parameters: noArguments, ReadOnly: true, Timeout: callTimeout, Source: "mcp:" + src.Name,
 		Description: fmt.Sprintf("Connects to the MCP server %s. Call it before anything that needs this server, "+
 			"unless its other tools are already available; a person may be asked to authorize it.", src.Name),
 		Run: func(ctx context.Context, _ tool.Call) (tool.Result, error) {

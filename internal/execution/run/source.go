@@ -18,7 +18,7 @@ const (
 // member for other values of their own.
 var sources = []string{
 	"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor", "team", "a2a", "public", "mission",
-	"initiative",
+	"initiative", "marketplace",
 }
 
 // EndUse returns what is counted of how a run ended.

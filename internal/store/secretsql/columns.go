@@ -31,6 +31,7 @@ var Columns = []Column{
 	document("agent_identity", "private_key"),
 	document("guardrail", "secret"),
 	document("mcp_server", "env", "secret", "client_secret"),
+	document("integration", "secrets"),
 	payload("mail", "mail/{tenant_id}/{work_key}"),
 	payload("signin", "signin/{work_key}"),
 	{Table: "a2a_pushes", Column: "sealed", Key: []string{"tenant_id", "task_id", "config_id"},

@@ -199,30 +199,47 @@ func (o *OAuth) config(p mcp.Provider, c mcp.Client, redirect string) *oauth2.Co
 
 // AuthorizeURL implements mcp.OAuth.
 func (o *OAuth) AuthorizeURL(p mcp.Provider, c mcp.Client, redirect, state, verifier string) string {
-	return o.config(p, c, redirect).AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", p.Resource))
+	options := append(resource(p), oauth2.S256ChallengeOption(verifier))
+	for name, value := range p.Params {
+		options = append(options, oauth2.SetAuthURLParam(name, value))
+	}
+	config := o.config(p, c, redirect)
+	if p.ScopeSeparator != "" && len(config.Scopes) > 0 {
+		config.Scopes = []string{strings.Join(config.Scopes, p.ScopeSeparator)}
+	}
+	return config.AuthCodeURL(state, options...)
 }
 
 // Exchange implements mcp.OAuth.
 func (o *OAuth) Exchange(ctx context.Context, p mcp.Provider, c mcp.Client, redirect, code, verifier string) (mcp.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, o.http)
-	t, err := o.config(p, c, redirect).Exchange(ctx, code, oauth2.VerifierOption(verifier), oauth2.SetAuthURLParam("resource", p.Resource))
-	return tokenOf(t, err)
+	t, err := o.config(p, c, redirect).Exchange(ctx, code, append(resource(p), oauth2.VerifierOption(verifier))...)
+	return tokenOf(p, t, err)
+}
+
+// resource returns the parameter that names what a token is for (RFC 8707).
+func resource(p mcp.Provider) []oauth2.AuthCodeOption {
+	if p.Resource == "" {
+		return nil
+	}
+	return []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("resource", p.Resource)}
 }
 
 // Refresh implements mcp.OAuth.
 func (o *OAuth) Refresh(ctx context.Context, p mcp.Provider, c mcp.Client, refreshToken string) (mcp.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, o.http)
-	return tokenOf(o.config(p, c, "").TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token())
+	t, err := o.config(p, c, "").TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
+	return tokenOf(p, t, err)
 }
 
-func tokenOf(t *oauth2.Token, err error) (mcp.Token, error) {
+func tokenOf(p mcp.Provider, t *oauth2.Token, err error) (mcp.Token, error) {
 	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && (e.ErrorCode == "invalid_grant" || e.ErrorCode == "invalid_client") {
 		return mcp.Token{}, errors.Join(mcp.ErrInvalidGrant, err)
 	}
 	if err != nil {
 		return mcp.Token{}, oauthFailed(err, "The authorization server issued no token.")
 	}
-	if !strings.EqualFold(t.Type(), "Bearer") {
+	if !p.AnyType && !strings.EqualFold(t.Type(), "Bearer") {
 		return mcp.Token{}, oauthFailed(nil, "The authorization server issued a token of a type that is not supported.")
 	}
 	return mcp.Token{Access: t.AccessToken, Refresh: t.RefreshToken, Expiry: t.Expiry}, nil

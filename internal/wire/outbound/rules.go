@@ -158,7 +158,7 @@ type ruled struct {
 // RoundTrip implements http.RoundTripper.
 func (t ruled) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.rules != nil {
-		if err := t.permitted(req); err != nil {
+		if err := t.permits(req.Context(), req.URL); err != nil {
 			if req.Body != nil {
 				req.Body.Close()
 			}
@@ -168,18 +168,19 @@ func (t ruled) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.noUpgrade.RoundTrip(req)
 }
 
-func (t ruled) permitted(req *http.Request) error {
-	tenant := authz.TenantOf(req.Context())
+// permits returns why the tenant in a context may not call a URL.
+func (t ruled) permits(ctx context.Context, u *url.URL) error {
+	tenant := authz.TenantOf(ctx)
 	if tenant == "" { // a mistake in the program, which must not open a way around the rules
 		return fault.New(fault.Internal, "", "The call names no company.").Because(errRule)
 	}
-	rules, err := t.rules(req.Context(), tenant)
+	rules, err := t.rules(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	if !rules.Allows(req.URL) {
+	if !rules.Allows(u) {
 		return fault.New(fault.Forbidden, "EGRESS_DENIED", "The egress rules of this company do not allow %s. "+
-			"The operator can add it to egress_allowlist.", req.URL.Hostname()).Because(errRule)
+			"The operator can add it to egress_allowlist.", u.Hostname()).Because(errRule)
 	}
 	return nil
 }

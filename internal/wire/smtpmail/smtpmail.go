@@ -128,16 +128,7 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 	m.SetBodyString(gomail.TypeTextPlain, l.Text)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	dial := func(dialing context.Context, network, address string) (net.Conn, error) {
-		conn, err := s.connect(dialing, network, address)
-		if err == nil {
-			// The library does not close the connection after every failure, and
-			// ignores the context while it waits for the server.
-			context.AfterFunc(ctx, func() { _ = conn.Close() })
-		}
-		return conn, err
-	}
-	client, err := gomail.NewClient(s.host, append(slices.Clone(s.options), gomail.WithDialContextFunc(dial))...)
+	client, err := s.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,6 +141,34 @@ func (s *Sender) Send(ctx context.Context, l mail.Letter) error {
 		return fmt.Errorf("%w: %w", mail.ErrRefused, err)
 	}
 	return err
+}
+
+// client returns a client whose connection ends with ctx.
+func (s *Sender) client(ctx context.Context) (*gomail.Client, error) {
+	dial := func(dialing context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.connect(dialing, network, address)
+		if err == nil {
+			// The library does not close the connection after every failure, and
+			// ignores the context while it waits for the server.
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+	return gomail.NewClient(s.host, append(slices.Clone(s.options), gomail.WithDialContextFunc(dial))...)
+}
+
+// Check connects to the server and signs in, and sends nothing.
+func (s *Sender) Check(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	if err := client.DialWithContext(ctx); err != nil {
+		return err
+	}
+	return client.Close()
 }
 
 // aboutMessage reports whether a rejection is about this message. A rejection of

@@ -40,6 +40,8 @@ var unaudited = map[string]string{
 	"markNotificationRead": ownInbox, "markAllNotificationsRead": ownInbox, "deleteNotification": ownInbox, "bulkDeleteNotifications": ownInbox, "setNotificationPrefs": ownInbox,
 	"testNotificationTarget": ownInbox,
 
+	"invokeMarketplaceListing": aRun, "addMarketplaceFavourite": "what a person likes", "removeMarketplaceFavourite": "what a person likes",
+	"startIntegrationOAuth": "it only gives a link to a provider", "testIntegration": "it changes nothing", "testAgentIntegration": "it changes nothing",
 	"authorizeMcpServer": "it only gives a link to an authorization server",
 	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "checkGovernance": "it changes nothing", "checkDeadlock": "it changes nothing", "simulateConstitution": "it changes nothing", "checkSpawnPermission": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
 	"mintSseToken": "it lasts a minute and carries less than what it is made with",

@@ -156,8 +156,9 @@ var providerReads = []string{"listProviders", "listProviderModels", "listImagePr
 // public lists the operations without a key. The link authorizes the reader of
 // a shared conversation, the invite link an invited person. Bootstrap always
 // answers 409. A sensor's caller signs the request,
-// or knows the sensor's secret address.
-var public = []string{"sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "listSignInMethods", "bootstrap", "getPlatformLlmDefaults",
+// or knows the sensor's secret address. What companies think of published listings
+// is for everybody.
+var public = []string{"listMarketplaceReviews", "sensorWebhook", "getSharedSession", "acceptInvite", "listOAuthLoginProviders", "listSignInMethods", "bootstrap", "getPlatformLlmDefaults",
 	"getAgentCard", "getAgentCardByNewPath", "getAgentCardOfAgent", // cards are for those who look for an agent
 	// Visitors have no key: the token of their session opens it, and nothing else.
 	"getPublicAgentCard", "createPublicSession", "getPublicSession", "sendPublicMessage", "streamPublicSessionEvents", "respondToPublicHitl",

@@ -373,6 +373,59 @@ func (c *Company) createMCPServers(add func(parameter, id string)) {
 		})
 		add("serverId", server["id"].(string))
 	}
+	c.createIntegrations(add)
+	c.createListings(add)
+}
+
+// createIntegrations are of a company, for the tests of all operations. Nobody connects
+// to their services.
+func (c *Company) createIntegrations(add func(parameter, id string)) {
+	c.T.Helper()
+	for _, name := range []string{" first", " second"} {
+		add("integrationId", c.addIntegration(c.Mark+name))
+	}
+}
+
+// addIntegration creates an integration of the first agent that is switched off.
+func (c *Company) addIntegration(name string) string {
+	c.T.Helper()
+	at := "https://" + c.Mark + ".invalid/" + c.Mark
+	return c.Expect(201, "POST", "/api/v1/integrations", apptest.Object{
+		"connector_id": "http", "name": name, "enabled": false, "assigned_agent_ids": c.IDs["agentId"][:1],
+		"config": apptest.Object{"spec_url": at + "/openapi.json", "base_url": at},
+	})["id"].(string)
+}
+
+// MarketPath is the path of the marketplace.
+const MarketPath = "/api/v1/marketplace"
+
+// createListings are two drafts of a company, a subscription to what another company
+// offers, and two invocations of that.
+func (c *Company) createListings(add func(parameter, id string)) {
+	c.T.Helper()
+	for _, name := range []string{" first", " second"} {
+		add("listingId", c.addListing(c.Mark+name))
+	}
+	_, seller := c.WithKey(apptest.OwnerKey).CreateTenant(apptest.Object{"name": "a seller"})
+	offered := seller.Expect(201, "POST", MarketPath+"/listings", apptest.Object{
+		"agent_id": seller.CreateAgent(apptest.Object{"name": "offered", "model": apptest.EchoModel}), "name": "offered", "category": "other",
+		"pricing": apptest.Object{"model": "subscription", "price_per_month_usd": 1}, "publish": true,
+	})["listing_id"].(string)
+	add("offered", offered)
+	c.Expect(201, "POST", MarketPath+"/listings/"+offered+"/subscribe", apptest.Object{"stripe_subscription_id": c.Mark})
+	c.Expect(201, "POST", MarketPath+"/listings/"+offered+"/rate", apptest.Object{"rating": 5, "comment": c.Mark})
+	for range 2 {
+		add("invocationId", c.Expect(202, "POST", MarketPath+"/listings/"+offered+"/invoke",
+			apptest.Object{"input": apptest.Object{"message": c.Mark}})["invocation_id"].(string))
+	}
+}
+
+// addListing makes a draft of a listing of the first agent.
+func (c *Company) addListing(name string) string {
+	c.T.Helper()
+	return c.Expect(201, "POST", MarketPath+"/listings", apptest.Object{
+		"agent_id": c.IDs["agentId"][0], "name": name, "description": c.Mark, "category": "other",
+	})["listing_id"].(string)
 }
 
 // NewOwnCompany is the first company of a node, with some of everything in it.

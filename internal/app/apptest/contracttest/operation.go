@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/edge/a2aserver"
 	"agentd/internal/edge/httpapi"
+	"agentd/internal/edge/integrationpage"
 	"agentd/internal/edge/mcpserver"
 )
 
@@ -140,7 +141,7 @@ func Operations(n *apptest.Server) []*Operation {
 		}
 		o.Endless = o.RPCErrors && raw.Method == http.MethodGet
 		o.Streams = o.Endless
-		o.NeedsPerson = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath
+		o.NeedsPerson = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath || raw.Path == integrationpage.Path
 		o.MessagesErrors = strings.HasPrefix(raw.Path, "/v1/messages")
 		o.ChatErrors = raw.FailOf != nil && !o.RPCErrors && !o.MessagesErrors
 	}

@@ -96,7 +96,8 @@ var needsPerson = map[string]bool{
 	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true,
 	"showNotificationConfirmation": true, "confirmNotificationTarget": true,
 	"showNotificationUnsubscribe": true, "unsubscribeNotifications": true,
-	"verifyMfa": true, "verifyMfaRecovery": true, "disableMfa": true,
+	"completeIntegrationOAuth": true,
+	"verifyMfa":                true, "verifyMfaRecovery": true, "disableMfa": true,
 	// What visitors do needs the token of a session, and payments need Stripe: test/e2e/public
 	// does them.
 	"getPublicAgentCard": true, "getPublicSession": true, "sendPublicMessage": true, "streamPublicSessionEvents": true, "respondToPublicHitl": true,

@@ -104,6 +104,44 @@ var Recipes = map[string]recipe{
 	"enrolMfa": {body: apptest.Object{"label": "a test"},
 		ids: func(c *Company, _ *Call) { c.Admin().Exec(`DELETE FROM signin_factors`) }},
 
+	"createMarketplaceListing": {with: func(c *Company) apptest.Object {
+		return apptest.Object{"agent_id": c.IDs["agentId"][0], "name": "made by a test", "category": "other"}
+	}},
+	"patchMarketplaceListing":   {body: apptest.Object{"name": "changed by a test"}},
+	"publishMarketplaceListing": {ids: addedListing},
+	"deprecateMarketplaceListing": {ids: func(c *Company, call *Call) {
+		addedListing(c, call)
+		c.Expect(200, "POST", MarketPath+"/listings/"+call.Path["listingId"]+"/publish", nil)
+	}},
+	"deleteMarketplaceListing":          {ids: addedListing},
+	"rateMarketplaceListing":            {body: apptest.Object{"rating": 4}, ids: offeredListing},
+	"listMarketplaceReviews":            {ids: offeredListing},
+	"addMarketplaceFavourite":           {ids: offeredListing},
+	"removeMarketplaceFavourite":        {ids: offeredListing},
+	"subscribeToMarketplaceListing":     {body: apptest.Object{}, ids: offeredListing},
+	"unsubscribeFromMarketplaceListing": {ids: offeredListing},
+	"invokeMarketplaceListing":          {body: apptest.Object{"input": apptest.Object{"message": "a test"}}, ids: offeredListing},
+
+	"createIntegration": {body: apptest.Object{"connector_id": "github", "name": "made by a test", "config": apptest.Object{"token": "a"}, "enabled": false}},
+	"patchIntegration":  {body: apptest.Object{"name": "changed by a test"}},
+	"deleteIntegration": {ids: addedIntegration},
+	"addAgentIntegration": {with: func(c *Company) apptest.Object {
+		return apptest.Object{"integration_id": c.IDs["integrationId"][1]}
+	}},
+	"setAgentIntegrations": {with: func(c *Company) apptest.Object {
+		c.addIntegration("unlinked by a test")
+		return apptest.Object{"integration_ids": c.IDs["integrationId"][:2]}
+	}},
+	"patchAgentIntegration":   {body: apptest.Object{"name": "changed by a test"}},
+	"removeAgentIntegration":  {ids: addedIntegration},
+	"updateAdminIntegrations": {body: apptest.Object{"disabled": []string{}}},
+	"startIntegrationOAuth": {body: apptest.Object{"name": "begun by a test"}, ids: func(c *Company, call *Call) {
+		call.Path["provider"] = "github"
+		c.WithKey(apptest.OwnerKey).Expect(200, "PUT", "/api/v1/admin/config/integrations",
+			apptest.Object{"providers": apptest.Object{"github": apptest.Object{"client_id": "a client", "client_secret": "a secret"}}})
+	}},
+	"completeIntegrationOAuth": {body: apptest.Object{"state": "a state", "code": "a code"}, ids: ofProvider("github")},
+
 	"createMcpServer": {body: apptest.Object{"name": "made by a test", "transport": "http", "url": "https://mcp.example.com/",
 		"enabled": false}},
 	"patchMcpServer": {body: apptest.Object{"name": "changed by a test"}},
@@ -454,6 +492,17 @@ func atPath(path string) func(*Company, *Call) {
 // ofProvider names a model provider in the path.
 func ofProvider(name string) func(*Company, *Call) {
 	return func(_ *Company, call *Call) { call.Path["provider"] = name }
+}
+
+// addedListing names a draft of a listing that no other operation needs.
+func addedListing(c *Company, call *Call) { call.Path["listingId"] = c.addListing("made by a test") }
+
+// offeredListing names a listing of another company.
+func offeredListing(c *Company, call *Call) { call.Path["listingId"] = c.IDs["offered"][0] }
+
+// addedIntegration names an integration that no other operation needs.
+func addedIntegration(c *Company, call *Call) {
+	call.Path["integrationId"] = c.addIntegration("deleted by a test")
 }
 
 // spoken is a form with a sound.

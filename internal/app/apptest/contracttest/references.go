@@ -25,9 +25,14 @@ var References = map[string]string{
 
 	"previous_response_id": "responseId",
 
-	"assigned_agent_ids": "agentId",
-	"server_ids":         "serverId",
-	"client_id":          "", // of an authorization server
+	"assigned_agent_ids":     "agentId",
+	"server_ids":             "serverId",
+	"integration_id":         "integrationId",
+	"integration_ids":        "integrationId",
+	"connector_id":           "", // of the program
+	"program_id":             "", // of no table
+	"stripe_subscription_id": "", // of Stripe
+	"client_id":              "", // of an authorization server
 	// Of Microsoft's directory, not of ours.
 	"access.entra.tenant_id": "", "access.entra.client_id": "",
 	"access.aws.access_key_id": "", // of Amazon's

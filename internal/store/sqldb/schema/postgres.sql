@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 200 201 205 206 207 210 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -254,6 +254,12 @@ CREATE TABLE initiative_states (
     state text NOT NULL COLLATE pg_catalog."C"
 );
 
+CREATE TABLE integration_documents (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    integration_id text NOT NULL COLLATE pg_catalog."C",
+    document bytea NOT NULL
+);
+
 CREATE TABLE invites (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     invite_id text NOT NULL COLLATE pg_catalog."C",
@@ -335,6 +341,77 @@ CREATE TABLE llm_credentials (
     tokens_per_minute bigint DEFAULT 0 NOT NULL,
     wire text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     access text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE marketplace_favourites (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    user_id text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE marketplace_invocations (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    invocation_id text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C",
+    owner_id text NOT NULL COLLATE pg_catalog."C",
+    status text NOT NULL COLLATE pg_catalog."C",
+    input text NOT NULL COLLATE pg_catalog."C",
+    result text NOT NULL COLLATE pg_catalog."C",
+    pricing text NOT NULL COLLATE pg_catalog."C",
+    price bigint NOT NULL,
+    duration_ms bigint NOT NULL,
+    created_at bigint NOT NULL,
+    completed_at bigint NOT NULL
+);
+
+CREATE TABLE marketplace_listings (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    status text NOT NULL COLLATE pg_catalog."C",
+    category text NOT NULL COLLATE pg_catalog."C",
+    body text NOT NULL COLLATE pg_catalog."C",
+    rating_sum bigint NOT NULL,
+    rating_count bigint NOT NULL,
+    invocations bigint NOT NULL,
+    favourites bigint NOT NULL,
+    published_at bigint NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL
+);
+
+CREATE TABLE marketplace_published (
+    shelf text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C",
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    rating bigint NOT NULL,
+    popularity bigint NOT NULL,
+    published_at bigint NOT NULL
+);
+
+CREATE TABLE marketplace_ratings (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C",
+    rating_id text NOT NULL COLLATE pg_catalog."C",
+    rating bigint NOT NULL,
+    comment text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL
+);
+
+CREATE TABLE marketplace_subscriptions (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C",
+    status text NOT NULL COLLATE pg_catalog."C",
+    external_id text NOT NULL COLLATE pg_catalog."C",
+    paid_until bigint NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL
+);
+
+CREATE TABLE marketplace_words (
+    begin text NOT NULL COLLATE pg_catalog."C",
+    listing_id text NOT NULL COLLATE pg_catalog."C",
+    tenant_id text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE mcp_grants (
@@ -1193,6 +1270,9 @@ ALTER TABLE ONLY idempotency
 ALTER TABLE ONLY initiative_states
     ADD CONSTRAINT initiative_states_pkey PRIMARY KEY (tenant_id, initiative_id);
 
+ALTER TABLE ONLY integration_documents
+    ADD CONSTRAINT integration_documents_pkey PRIMARY KEY (tenant_id, integration_id);
+
 ALTER TABLE ONLY invites
     ADD CONSTRAINT invites_pkey PRIMARY KEY (tenant_id, invite_id);
 
@@ -1213,6 +1293,27 @@ ALTER TABLE ONLY ledger_unsealed
 
 ALTER TABLE ONLY llm_credentials
     ADD CONSTRAINT llm_credentials_pkey PRIMARY KEY (tenant_id, provider_id);
+
+ALTER TABLE ONLY marketplace_favourites
+    ADD CONSTRAINT marketplace_favourites_pkey PRIMARY KEY (tenant_id, user_id, listing_id);
+
+ALTER TABLE ONLY marketplace_invocations
+    ADD CONSTRAINT marketplace_invocations_pkey PRIMARY KEY (tenant_id, invocation_id);
+
+ALTER TABLE ONLY marketplace_listings
+    ADD CONSTRAINT marketplace_listings_pkey PRIMARY KEY (tenant_id, listing_id);
+
+ALTER TABLE ONLY marketplace_published
+    ADD CONSTRAINT marketplace_published_pkey PRIMARY KEY (listing_id, shelf);
+
+ALTER TABLE ONLY marketplace_ratings
+    ADD CONSTRAINT marketplace_ratings_pkey PRIMARY KEY (tenant_id, listing_id);
+
+ALTER TABLE ONLY marketplace_subscriptions
+    ADD CONSTRAINT marketplace_subscriptions_pkey PRIMARY KEY (tenant_id, listing_id);
+
+ALTER TABLE ONLY marketplace_words
+    ADD CONSTRAINT marketplace_words_pkey PRIMARY KEY (begin, listing_id);
 
 ALTER TABLE ONLY mcp_grants
     ADD CONSTRAINT mcp_grants_pkey PRIMARY KEY (tenant_id, server_id);
@@ -1625,6 +1726,30 @@ CREATE UNIQUE INDEX objectives_id ON objectives USING btree (tenant_id, owner_id
 CREATE INDEX objective_tasks_open ON objective_tasks USING btree (tenant_id, owner_id, applied, seq);
 
 CREATE INDEX missions_session ON missions USING btree (tenant_id, session_id, mission_id);
+
+CREATE UNIQUE INDEX marketplace_listings_id ON marketplace_listings USING btree (listing_id);
+
+CREATE INDEX marketplace_listings_agent ON marketplace_listings USING btree (tenant_id, agent_id);
+
+CREATE INDEX marketplace_listings_published ON marketplace_listings USING btree (tenant_id, published_at);
+
+CREATE INDEX marketplace_published_tenant ON marketplace_published USING btree (tenant_id);
+
+CREATE INDEX marketplace_published_recency ON marketplace_published USING btree (shelf, published_at, listing_id);
+
+CREATE INDEX marketplace_published_rating ON marketplace_published USING btree (shelf, rating, listing_id);
+
+CREATE INDEX marketplace_published_popularity ON marketplace_published USING btree (shelf, popularity, listing_id);
+
+CREATE INDEX marketplace_words_listing ON marketplace_words USING btree (listing_id);
+
+CREATE INDEX marketplace_words_tenant ON marketplace_words USING btree (tenant_id);
+
+CREATE INDEX marketplace_ratings_listing ON marketplace_ratings USING btree (listing_id, rating_id);
+
+CREATE INDEX marketplace_invocations_owner ON marketplace_invocations USING btree (owner_id, invocation_id);
+
+CREATE INDEX marketplace_invocations_created ON marketplace_invocations USING btree (tenant_id, created_at);
 
 CREATE UNIQUE INDEX visitor_sessions_token ON visitor_sessions USING btree (token_hash);
 

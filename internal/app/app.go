@@ -55,7 +55,8 @@ type program struct {
 
 // Start builds and starts everything. On an error nothing is left running.
 func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
-	p := &platform{cfg: cfg, log: log, metrics: prometheus.NewRegistry()}
+	level := newLevelHandler(log.Handler())
+	p := &platform{cfg: cfg, log: slog.New(level), level: level, metrics: prometheus.NewRegistry()}
 	a := &App{platform: p, failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {

@@ -63,7 +63,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	parts := []part{
-		p.part(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
+		p.part(), p.configPart(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
 		{name: "kinds", routes: kinds.Routes(p.kernel)}, commercePart(p, agents, content), models.part(p), delivery.part(p, accounts),
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
 		grouped.part(p), peered.part(p), shown, compatPart(p, models, agents, execution, grouped), billingPart(p, accounts, delivery),

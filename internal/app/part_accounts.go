@@ -63,6 +63,9 @@ func newAccounts(ctx context.Context, p *platform, out *egress) (*accounts, erro
 		OnResume:    func() { p.hub.Signal(signalWork, engine.WorkKind) },
 		CheckEgress: out.check, OnEgress: func(tenant string) { p.hub.Signal(signalEgress, tenant) },
 	})
+	if err := newOperatorConfig(p, plans); err != nil {
+		return nil, err
+	}
 	return a, a.tenants.Refresh(ctx)
 }
 

@@ -59,7 +59,10 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 		blobs:     &blob.Store{Table: blobsql.New(p.db), Writer: p.db, Clock: p.clock},
 		placement: workspacesql.New(p.db),
 	}
-	c.files = &file.Service{Files: filesql.New(p.db), Blobs: c.blobs, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Audit: p.audit}
+	c.files = &file.Service{
+		Files: filesql.New(p.db), Blobs: c.blobs, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Audit: p.audit,
+		Allowed: p.config.CheckUpload,
+	}
 	c.artifacts = &artifact.Service{
 		Table: artifactsql.New(p.db), Blobs: c.blobs, Clock: p.clock,
 		Exists: func(ctx context.Context, tenant, runID string) error {

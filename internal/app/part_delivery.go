@@ -96,10 +96,6 @@ func newMail(p *platform) (*mail.Post, error) {
 }
 
 func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service, error) {
-	waits, err := p.cfg.Webhooks.Waits()
-	if err != nil {
-		return nil, fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
-	}
 	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "agentd_webhook_attempt_seconds", Help: "Duration of webhook delivery attempts, by success.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -108,7 +104,7 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 	webhooks := webhook.New(webhook.Deps{
 		Store: webhooksql.New(p.db), Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
 		Sender: out.caller(p), Events: p.events.Registry,
-		CheckURL: out.checkURL, Quota: accounts.usage, Waits: waits,
+		CheckURL: p.checkWebhook(out.checkURL), Quota: accounts.usage, Waits: p.config.WebhookWaits, Allowed: p.config.CheckWebhook,
 		Observe: func(o webhook.Outcome) {
 			attempts.WithLabelValues(strconv.FormatBool(o.Failure == "")).Observe(o.Latency.Seconds())
 		},

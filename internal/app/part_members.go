@@ -63,7 +63,7 @@ func newMembers(ctx context.Context, p *platform, accounts *accounts, delivery *
 		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity.Sessions,
 		SignUp: accounts.identity.Tenants.SignUp,
 		Outbox: delivery.mail, Queue: p.queue, Box: p.box, RecoveryKey: recoveryKey, CodeKey: codeKey, Clock: p.clock, Log: p.log, Audit: p.audit,
-		Public: p.publicURL, Signup: p.cfg.SignIn.Signup == "on", Providers: providers,
+		Public: p.publicURL, Signup: p.config.Signup, Providers: providers,
 		Prove: people.Prove, Invited: people.HasInvite,
 	})
 	return &members{people: people, signIn: signIn}, nil

@@ -23,11 +23,13 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 	}
 	keeper := newIdempotency(p)
 	routes, endpoints := routesOf(parts)
+	p.config.Connect(p.limiter, operations(routes), served(features, routes))
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Families: compatFamilies(), Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
 		Limiter: p.limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
 		Watch:   p.watch.Note,
-		Origins: p.cfg.Server.Origins(), TenantStreams: p.cfg.Server.StreamsPerTenant, SelfTest: p.hub.SelfTest,
+		Origins: p.config.AllowedOrigins, TenantStreams: p.config.StreamsPerTenant, Heartbeats: p.config.Heartbeat,
+		Feature: p.config.FeatureOf, SelfTest: p.hub.SelfTest,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
 		TLS: p.cfg.Server.TLSCert != "", HideMetrics: p.cfg.Server.MetricsListen != "",
 		HideBuild: p.cfg.Server.MetricsListen != "" || !config.Loopback(p.cfg.Server.Listen),
@@ -57,6 +59,7 @@ func newIdempotency(p *platform) *idempotency.Manager {
 	p.metrics.MustRegister(kept)
 	return idempotency.NewManager(idempotency.Config{
 		Store: idempotencysql.New(p.db), Writer: p.db, Box: p.box, Clock: p.clock, Log: p.log,
+		Window:   p.config.IdempotencyWindow,
 		OnStored: func(withEffect bool) { kept.WithLabelValues(strconv.FormatBool(withEffect)).Inc() },
 	})
 }

@@ -35,7 +35,7 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 		delegation: delegation.New(p.clock, p.log), team: &teamrun.Delegate{},
 		sensors: sensor.New(sensor.Deps{
 			Store: sensorsql.New(p.db), Writer: p.db, Clock: p.clock, Cursors: p.cursors, Box: p.box, Audit: p.audit,
-			Public: p.publicURL, Suspended: suspended(p),
+			Public: p.webhookURL, Suspended: suspended(p),
 		}),
 	}
 	if c := p.cfg.Search; c.Provider != "" {
@@ -44,7 +44,7 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 		t.web.Searcher = search
 	}
 	var err error
-	t.registry, err = tool.NewRegistry(tool.Limits{}, slices.Concat(
+	t.registry, err = tool.NewRegistry(tool.Limits{Disabled: p.config.ToolDisabled}, slices.Concat(
 		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), t.team.Tools(), content.tools(),
 		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(a2aclient.Client{Guarded: out.guarded})},
 	)...)

@@ -25,6 +25,7 @@ import (
 	"agentd/internal/kernel/ratelimit"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
+	"agentd/internal/operation/opconfig"
 	"agentd/internal/operation/setting"
 	"agentd/internal/operation/setting/settingsql"
 	"agentd/internal/store/auditsql"
@@ -69,6 +70,8 @@ type platform struct {
 	changes  *resource.Subscribers // of resources, for other parts
 	announce live.Announcer        // of what changes, to pages that look
 	kernel   resource.Deps
+	config   *opconfig.Config        // other settings of the operator
+	level    *levelHandler           // of the log
 	settings *setting.Service        // of the operator, which act while the program runs
 	events   *webhook.ResourceEvents // of resources, for the webhooks of tenants
 	// observeQueue exports the backlog of these workers' kinds.
@@ -250,6 +253,11 @@ func (p *platform) onSignal(name string, f func(key string)) service {
 // publicURL returns where clients, people and authorization servers reach this
 // deployment, without a slash at the end.
 func (p *platform) publicURL() string {
+	if p.config != nil {
+		if url := p.config.PublicURL(); url != "" {
+			return url
+		}
+	}
 	if url := p.cfg.Server.PublicURL; url != "" {
 		return strings.TrimRight(url, "/")
 	}

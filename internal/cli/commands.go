@@ -184,6 +184,12 @@ type commands struct {
 		Key struct {
 			Create keyCreateCommand `cmd:"" help:"Create a key for a member of a tenant."`
 		} `cmd:"" help:"Keys."`
+		Config struct {
+			Get    configGetCommand    `cmd:"" help:"Print a section of the settings that act while the server runs."`
+			Set    configSetCommand    `cmd:"" help:"Change a section of these settings, on every node within two seconds."`
+			Export configExportCommand `cmd:"" help:"Print all sections that are set, without secrets, as one document."`
+			Import configImportCommand `cmd:"" help:"Replace the sections that a document has, all of them or none."`
+		} `cmd:"" help:"Settings that act while the server runs."`
 		Secrets struct {
 			Rotate secretsRotateCommand `cmd:"" help:"Seal everything again with the first key of AGENTD_SECRET_KEY."`
 			Status secretsStatusCommand `cmd:"" help:"Count the sealed values by the secret key that they need."`

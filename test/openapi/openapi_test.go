@@ -79,6 +79,7 @@ import (
 	"agentd/internal/operation/billing"
 	"agentd/internal/operation/integrationadmin"
 	"agentd/internal/operation/modeladmin"
+	"agentd/internal/operation/opconfig"
 	"agentd/internal/operation/setting"
 	"agentd/internal/public/directory"
 	"agentd/internal/public/visitor"
@@ -129,6 +130,7 @@ func routes(t *testing.T) []route.Route {
 		usage.New(usage.Deps{Plans: plans, Clock: clock.System{}}).Routes(), usage.NewAnalytics(usage.AnalyticsDeps{Clock: clock.System{}}).Routes(),
 		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
 		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(), modeladmin.New(modeladmin.Deps{}).Routes(),
+		opconfig.New(opconfig.Deps{}).Routes(), (&setting.Service{}).DocumentRoutes(),
 		(&modelcheck.Service{}).Routes(),
 		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(), (&waiting.Service{}).Routes(),
 		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),

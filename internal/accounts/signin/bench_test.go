@@ -126,7 +126,7 @@ func newBench(t *testing.T, db *sqldb.DB, adjust ...func(b *bench, c *signin.Con
 }
 
 // signup switches signing up on.
-func signup(_ *bench, c *signin.Config) { c.Signup = true }
+func signup(_ *bench, c *signin.Config) { c.Signup = func() bool { return true } }
 
 // provider configures one provider.
 func provider(b *bench, c *signin.Config) {

@@ -71,7 +71,7 @@ type codes struct {
 	clock    clock.Clock
 	log      *slog.Logger
 	public   func() string
-	signupOn bool
+	signupOn func() bool
 	logins   *logins
 	key      []byte // of the codes' hashes
 }
@@ -234,7 +234,7 @@ func (s codes) handle(ctx context.Context, held work.Lease) error {
 		if err != nil {
 			return err
 		}
-		if len(members) > 0 || s.signupOn {
+		if len(members) > 0 || s.signupOn() {
 			err = s.outbox.Send(tx, "", mail.Message{
 				To: r.Email, Until: r.Until, Subject: "Your sign-in code",
 				Text: s.text(r),

@@ -24,7 +24,7 @@ type logins struct {
 	factors      *factors
 	clock        clock.Clock
 	audit        audit.Recorder // nil: not recorded
-	signupOn     bool
+	signupOn     func() bool
 	createTenant func(tx txn.Tx, name, email string) (identity.Tenant, identity.Member, error)
 	prove        func(tx txn.Tx, email string) error // nil: not called
 }
@@ -165,12 +165,12 @@ func suspended(m Membership) error {
 // signUp creates a tenant for a person who has no membership.
 func (l *logins) signUp(tx txn.Tx, a authenticated) (Membership, error) {
 	switch {
-	case !l.signupOn && a.method == OTP:
+	case !l.signupOn() && a.method == OTP:
 		return Membership{}, wrongCode() // such a code was never sent
 	case a.invited:
 		return Membership{}, fault.New(fault.Forbidden, "",
 			"You have a pending invite: accept it by the link in its email, then sign in again.")
-	case !l.signupOn:
+	case !l.signupOn():
 		return Membership{}, fault.New(fault.Forbidden, "",
 			"No member of a company here has this address, and signing up is disabled; ask an admin of your company for an invite.")
 	case !a.terms:

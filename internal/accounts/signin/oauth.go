@@ -40,7 +40,7 @@ type oauth struct {
 	clock     clock.Clock
 	audit     audit.Recorder // nil: not recorded
 	public    func() string
-	signupOn  bool
+	signupOn  func() bool
 	invited   func(ctx context.Context, email string) (bool, error) // nil: no invites
 	providers providers
 	tokens    tokens
@@ -223,7 +223,7 @@ func (o oauth) signIn(ctx context.Context, who authz.Caller, p ConfiguredProvide
 		key: !f.Cookie && f.ReturnTo == "", // an address with a key would stay in the browser's history
 	}
 	email, unusable := verifiedEmail(p, c)
-	if unusable == nil && !o.signupOn && o.invited != nil {
+	if unusable == nil && !o.signupOn() && o.invited != nil {
 		var err error
 		if a.invited, err = o.invited(ctx, email); err != nil {
 			return nil, err

@@ -190,7 +190,7 @@ func (b byKey) open(ctx context.Context, who authz.Caller, in *openIn) (reply *r
 type methods struct {
 	outbox    interface{ Configured() bool }
 	providers providers
-	signupOn  bool
+	signupOn  func() bool
 }
 
 func (m methods) routes() []route.Route {
@@ -219,7 +219,7 @@ type SignInMethods struct {
 
 func (m methods) list(context.Context, authz.Caller, *nothing) (SignInMethods, error) {
 	return SignInMethods{
-		Link: true, Key: true, EmailCode: m.outbox.Configured(), Signup: m.signupOn, Terms: m.signupOn, MFA: true,
+		Link: true, Key: true, EmailCode: m.outbox.Configured(), Signup: m.signupOn(), Terms: m.signupOn(), MFA: true,
 		Providers: m.providers.shown(),
 	}, nil
 }

@@ -36,7 +36,7 @@ func (w Ways) Any() bool { return w.Mail || len(w.Providers) > 0 }
 
 // Ways returns the ways in which people can sign in.
 func (s *Service) Ways() Ways {
-	return Ways{Mail: s.codes.outbox.Configured(), Signup: s.codes.signupOn, Providers: s.oauth.providers.shown()}
+	return Ways{Mail: s.codes.outbox.Configured(), Signup: s.codes.signupOn(), Providers: s.oauth.providers.shown()}
 }
 
 // StartPath returns the path that begins a sign-in with a provider.

@@ -33,7 +33,7 @@ type registrations struct {
 	outbox   mail.Outbox
 	clock    clock.Clock
 	public   func() string
-	signupOn bool
+	signupOn func() bool
 	tokens   tokens
 	logins   *logins
 }
@@ -66,7 +66,7 @@ type Registered struct {
 // would reveal to others who has an account.
 func (r registrations) register(ctx context.Context, _ authz.Caller, in *registerIn) (*route.Reply, error) {
 	switch {
-	case !r.signupOn:
+	case !r.signupOn():
 		return nil, noSignup()
 	case !r.outbox.Configured():
 		return nil, noMail()
@@ -106,7 +106,8 @@ func (r registrations) register(ctx context.Context, _ authz.Caller, in *registe
 }
 
 func noSignup() error {
-	return fault.New(fault.Unsupported, "", "Signing up is disabled on this deployment; its operator can set AGENTD_SIGNUP=on.")
+	return fault.New(fault.Unsupported, "",
+		"Signing up is disabled on this deployment; its operator can set AGENTD_SIGNUP=on, or signup_enabled in the settings auth.")
 }
 
 func (r registrations) message(email, token string, known bool) mail.Message {

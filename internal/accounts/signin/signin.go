@@ -172,7 +172,7 @@ type Config struct {
 	// trailing slash.
 	Public func() string
 	// Signup allows people without a membership to create a tenant.
-	Signup bool
+	Signup func() bool
 	// SignUp creates a tenant and its owner.
 	SignUp func(tx txn.Tx, name, email string) (identity.Tenant, identity.Member, error)
 	// Prove is called when a person has just proved that an email is theirs, and
@@ -200,6 +200,9 @@ type Service struct {
 
 // New returns a service.
 func New(c Config) *Service {
+	if c.Signup == nil {
+		c.Signup = func() bool { return false }
+	}
 	if c.Clock == nil {
 		c.Clock = clock.System{}
 	}

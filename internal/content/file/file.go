@@ -56,6 +56,8 @@ type Service struct {
 	Cursors *page.Cursors
 	Clock   clock.Clock
 	Audit   audit.Recorder // records deletions; optional
+	// Allowed refuses files of a type or size that may not be uploaded; nil: all may.
+	Allowed func(mimeType string, size int64) error
 }
 
 // Add stores staged bytes as a file. The name and the type are the client's; a
@@ -67,6 +69,11 @@ func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *bl
 		SizeBytes: st.Size, SHA256: st.SHA256, CreatedAt: s.Clock.Now(),
 	}
 	f.URL = contentPath(f.FileID)
+	if s.Allowed != nil {
+		if err := s.Allowed(f.MimeType, f.SizeBytes); err != nil {
+			return nil, err
+		}
+	}
 	ctx = txn.WithAnswer(ctx, func() any { return f })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Blobs.Keep(tx, tenant, st); err != nil {

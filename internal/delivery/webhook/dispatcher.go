@@ -234,6 +234,13 @@ func (d *dispatcher) attempt(ctx context.Context, due DueAttempt, needsSlot bool
 			return r
 		}
 	}
+	if d.Allowed != nil {
+		if err := d.Allowed(d.sub.URL); err != nil {
+			r.out, r.at = Outcome{Failure: err.Error()}, d.Clock.Now()
+			r.slot.keep()
+			return r
+		}
+	}
 	r.out = d.Sender.Send(ctx, Request{
 		TenantID: d.sub.TenantID, URL: d.sub.URL, Secret: d.secret,
 		DeliveryID: due.ID, EventID: due.EventID, EventType: due.EventType, Body: due.Body,

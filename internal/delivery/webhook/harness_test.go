@@ -104,7 +104,9 @@ func each(t *testing.T, test func(t *testing.T, h *harness)) {
 				}
 				return nil
 			},
-			Waits: []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour},
+			Waits: func() []time.Duration {
+				return []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour}
+			},
 		})
 		test(t, h)
 	})

@@ -95,11 +95,12 @@ func (d *dispatcher) settle(r *result) *Attempt {
 		return nil
 	}
 	a.State = Failed
-	if !retryable(a.Status) || a.Number > len(d.Waits) {
+	waits := d.Waits()
+	if !retryable(a.Status) || a.Number > len(waits) {
 		a.Dead = true
 		return nil
 	}
-	a.NextRetry = r.at.Add(d.Waits[a.Number-1])
+	a.NextRetry = r.at.Add(waits[a.Number-1])
 	return &Attempt{
 		ID: ident.New(), SubscriptionID: a.SubscriptionID, EventID: a.EventID, EventType: a.EventType,
 		Number: a.Number + 1, State: Pending, Due: a.NextRetry, CreatedAt: r.at,

@@ -103,10 +103,12 @@ type Deps struct {
 	Cursors  *page.Cursors
 	Audit    audit.Recorder
 	CheckURL egress.CheckFunc // returns why a URL cannot be subscribed
-	Quota    quota.Gate       // nil: only maxSubscriptions limits a tenant
-	Events   *Registry        // nil: the built-in events
-	Waits    []time.Duration  // between the attempts of a delivery
-	Observe  func(Outcome)    // called for every attempt; nil: not called
+	// Allowed refuses addresses that nothing is delivered to any more; nil: all are.
+	Allowed func(url string) error
+	Quota   quota.Gate             // nil: only maxSubscriptions limits a tenant
+	Events  *Registry              // nil: the built-in events
+	Waits   func() []time.Duration // between the attempts of a delivery, now
+	Observe func(Outcome)          // called for every attempt; nil: not called
 }
 
 // Service is safe for concurrent use.

@@ -19,7 +19,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
 	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
 	s.chainHeaders(w.Header(), x.id)
-	s.origins.headers(w.Header(), r)
+	origins(s.origins()).headers(w.Header(), r)
 	if len(r.TransferEncoding) > 0 {
 		// Together with a Content-Length it is an attempt at request smuggling, which
 		// net/http does not distinguish from a harmless upload.

@@ -8,8 +8,8 @@ import (
 
 func TestCORS(t *testing.T) {
 	t.Parallel()
-	listed := start(t, func(c *Config) { c.Origins = []string{"https://app.example.com"} })
-	anyone := start(t, func(c *Config) { c.Origins = []string{"*"} })
+	listed := start(t, func(c *Config) { c.Origins = func() []string { return []string{"https://app.example.com"} } })
+	anyone := start(t, func(c *Config) { c.Origins = func() []string { return []string{"*"} } })
 	closed := start(t)
 	preflight := func(r *http.Request) {
 		r.Header.Del("Authorization")

@@ -245,7 +245,7 @@ func TestAStalledReaderSlowsNobody(t *testing.T) {
 
 func TestStreamsOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
-	w := start(t, func(c *Config) { c.TenantStreams = 2 })
+	w := start(t, func(c *Config) { c.TenantStreams = func() int { return 2 } })
 	first := w.stream(t, eventsPath)
 	second := w.stream(t, eventsPath)
 	res, body := w.call(t, "GET", eventsPath, "")

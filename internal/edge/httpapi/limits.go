@@ -35,10 +35,7 @@ func newLimits(limiter *ratelimit.Limiter, m *metrics) *limits {
 	}
 	l := &limits{
 		Limiter: limiter, refused: map[string]prometheus.Counter{}, failed: m.refused.WithLabelValues("failed_credentials"),
-		seed: maphash.MakeSeed(),
-	}
-	if limiter.On() {
-		l.accepted = make([]atomic.Uint64, acceptedCredentials)
+		seed: maphash.MakeSeed(), accepted: make([]atomic.Uint64, acceptedCredentials),
 	}
 	for _, bucket := range ratelimit.Buckets {
 		l.refused[bucket] = m.refused.WithLabelValues(bucket)
@@ -70,7 +67,7 @@ func (l *limits) countFailure(x *exchange) {
 
 // take counts a request, authenticated or anonymous, and refuses it beyond a limit.
 func (l *limits) take(x *exchange, o *operation, credential string) error {
-	request := ratelimit.Request{Operation: o.name, Own: o.limits}
+	request := ratelimit.Request{Operation: o.name, ID: o.row.ID, Own: o.limits}
 	if o.row.Public {
 		if len(o.limits) == 0 {
 			return nil

@@ -18,6 +18,19 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		queryToken: r.Out == contentType, https: s.https, repeatable: repeatable(r.Row),
 	}
 	in := s.compile(r.Row, r.In)
+	if s.feature != nil {
+		if check := s.feature(r.Path); check != nil {
+			defer func() {
+				serve := o.serve
+				o.serve = func(x *exchange, req *http.Request) error {
+					if err := check(); err != nil {
+						return err
+					}
+					return serve(x, req)
+				}
+			}()
+		}
+	}
 	if r.Off != nil {
 		o.stream = false
 		o.serve = func(*exchange, *http.Request) error { return r.Off }

@@ -86,10 +86,16 @@ type Config struct {
 	FrameTimeout time.Duration // for a client to take a frame; 0: 10 s
 	// Origins are the origins whose pages may call the API, with keys and without
 	// cookies; "*" is any. Empty: none but the service's own.
-	Origins []string
-	// TenantStreams is how many event streams a tenant may have open at once;
-	// 0: any number.
-	TenantStreams int
+	Origins func() []string
+	// TenantStreams returns how many event streams a tenant may have open at once;
+	// 0: any number. Nil: any number.
+	TenantStreams func() int
+	// Heartbeats returns after which silence an event stream sends a comment; nil:
+	// Heartbeat.
+	Heartbeats func() time.Duration
+	// Feature returns the check of a feature that the operator may switch off, which a
+	// path belongs to; nil where it belongs to none.
+	Feature func(path string) func() error
 }
 
 // Server is the edge. It is an http.Handler; Serve and Shutdown run it on a
@@ -118,7 +124,8 @@ type Server struct {
 	streams  *streams
 	metrics  *metrics
 	document *File
-	origins  origins
+	origins  func() []string
+	feature  func(path string) func() error
 	draining atomic.Bool
 
 	http   *http.Server
@@ -155,7 +162,8 @@ func New(c Config) (*Server, error) {
 		frame:     orDefault(c.FrameTimeout, 10*time.Second),
 	}, c.TenantStreams, c.Auth.Valid, s.log)
 	s.metrics = newMetrics(c.Metrics, s.streams.count)
-	s.streams.refused = s.metrics.streamsRefused
+	s.streams.refused, s.streams.heartbeats = s.metrics.streamsRefused, c.Heartbeats
+	s.feature = c.Feature
 	s.limits = newLimits(c.Limiter, s.metrics)
 
 	// Rendered on first use: it takes as long as the rest of the start.
@@ -163,7 +171,9 @@ func New(c Config) (*Server, error) {
 		document, err := OpenAPI(c.Routes, c.Raw)
 		return document, false, err
 	})
-	s.origins = c.Origins
+	if s.origins = c.Origins; s.origins == nil {
+		s.origins = func() []string { return nil }
+	}
 	s.mountAll(c)
 
 	ctx, cancel := context.WithCancelCause(context.Background())

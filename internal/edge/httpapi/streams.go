@@ -24,7 +24,8 @@ type streamTimes struct {
 // credentials every few seconds, each one once however many streams it opened.
 type streams struct {
 	times        streamTimes
-	maxPerTenant int // streams of a tenant; 0: any number
+	maxPerTenant func() int           // streams of a tenant; 0: any number
+	heartbeats   func() time.Duration // nil: times.heartbeat
 	refused      prometheus.Counter
 	recheck      func(context.Context, authz.Caller) error
 	log          *slog.Logger
@@ -37,7 +38,10 @@ type streams struct {
 	running sync.WaitGroup // goroutines of hijacked streams
 }
 
-func newStreams(times streamTimes, maxPerTenant int, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
+func newStreams(times streamTimes, maxPerTenant func() int, recheck func(context.Context, authz.Caller) error, log *slog.Logger) *streams {
+	if maxPerTenant == nil {
+		maxPerTenant = func() int { return 0 }
+	}
 	return &streams{
 		times: times, maxPerTenant: maxPerTenant, recheck: recheck, log: log, all: map[*Stream]struct{}{}, tenants: map[string]int{},
 	}
@@ -57,16 +61,21 @@ func (s *streams) open(parent context.Context, x *exchange, opts StreamOptions) 
 	if opts.Heartbeat == nil {
 		opts.Heartbeat = commentFrame
 	}
-	opts.HeartbeatEvery = cmp.Or(opts.HeartbeatEvery, s.times.heartbeat)
+	heartbeat := s.times.heartbeat
+	if s.heartbeats != nil {
+		heartbeat = s.heartbeats()
+	}
+	opts.HeartbeatEvery = cmp.Or(opts.HeartbeatEvery, heartbeat)
+	most := s.maxPerTenant()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing && !opts.Resumable {
 		return nil, fault.New(fault.Unavailable, "", "This server is stopping; retry with another node or in a few seconds.").Because(errDraining)
 	}
-	if s.maxPerTenant > 0 && opts.Resumable && x.who.TenantID != "" && s.tenants[x.who.TenantID] >= s.maxPerTenant {
+	if most > 0 && opts.Resumable && x.who.TenantID != "" && s.tenants[x.who.TenantID] >= most {
 		s.refused.Inc()
 		e := fault.New(fault.Limited, "STREAM_LIMIT", "Your company has %d event streams open on this server, which is the limit. "+
-			"Close one that is not needed, or follow a session instead of each of its runs; closing a stream makes room at once.", s.maxPerTenant)
+			"Close one that is not needed, or follow a session instead of each of its runs; closing a stream makes room at once.", most)
 		e.RetryAfter = streamRetryAfter
 		return nil, e
 	}

@@ -137,6 +137,9 @@ type Config struct {
 	Suspended func(ctx context.Context, held work.Lease) (bool, error)
 	Meter     quota.Meter // nil: nothing is counted or limited
 
+	// Caps returns limits that no run exceeds, whatever its own are; nil: there are none.
+	Caps func() run.Limits
+
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long the runs of a dead node wait
 	Observer Observer

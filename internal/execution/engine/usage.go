@@ -109,6 +109,9 @@ func (j *journal) limits() run.Limits {
 		n := int64(defaultMaxSteps)
 		l.MaxSteps = &n
 	}
+	if j.e.Caps != nil {
+		l = l.Narrow(j.e.Caps())
+	}
 	return l
 }
 

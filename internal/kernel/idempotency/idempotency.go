@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// Window is how long an answer is kept.
+	// Window is how long an answer is kept, unless the operator sets another time.
 	Window = 24 * time.Hour
 	// lease is how long a reservation holds without being renewed: the keys of a
 	// process that died are free again after it.

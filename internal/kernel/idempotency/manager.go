@@ -24,6 +24,15 @@ type Config struct {
 	// OnStored, if set, is called for every answer that is stored: withEffect
 	// reports whether in the transaction of the effect, or after it.
 	OnStored func(withEffect bool)
+	// Window returns how long an answer is kept; nil: Window.
+	Window func() time.Duration
+}
+
+func (c *Config) window() time.Duration {
+	if c.Window == nil {
+		return Window
+	}
+	return c.Window()
 }
 
 // Manager makes Operations of writes that carry a key. It is safe for concurrent

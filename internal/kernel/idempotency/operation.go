@@ -51,7 +51,7 @@ func (o *Operation) BeginTx(tx txn.Tx) error {
 
 func (o *Operation) reserve(tx txn.Tx) error {
 	now := o.manager.Clock.Now()
-	o.record.Lease, o.record.Expires = now.Add(lease), now.Add(Window)
+	o.record.Lease, o.record.Expires = now.Add(lease), now.Add(o.manager.window())
 	o.record.Body, _ = o.request.Body(false)
 	return o.checkHeld(o.manager.Store.ReserveTx(tx, o.record, now))
 }

@@ -8,9 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/fault"
 )
 
 // Limits are the limits of a plan. Nil is no limit.
@@ -103,43 +106,60 @@ func (p *Plan) Allows(provider, model string) bool {
 const SelfHosted = "self_hosted"
 
 // Plans are the plans of a deployment.
+// They are safe for concurrent use.
 type Plans struct {
-	all      []Plan
+	plans    atomic.Pointer[[]Plan]
 	fallback string
 }
 
+func newPlans(all []Plan, fallback string) *Plans {
+	p := &Plans{fallback: fallback}
+	p.plans.Store(&all)
+	return p
+}
+
+// Set replaces the plans with others that CheckPlans accepts.
+func (p *Plans) Set(all []Plan) {
+	all = slices.Clone(all)
+	p.plans.Store(&all)
+}
+
+func (p *Plans) list() []Plan { return *p.plans.Load() }
+
 // Unlimited returns the plans of an operator who configured none.
 func Unlimited() *Plans {
-	return &Plans{all: []Plan{{ID: SelfHosted, Name: "Self-hosted"}}, fallback: SelfHosted}
+	return newPlans([]Plan{{ID: SelfHosted, Name: "Self-hosted"}}, SelfHosted)
 }
 
 // All lists the plans in the operator's order.
-func (p *Plans) All() []Plan { return slices.Clone(p.all) }
+func (p *Plans) All() []Plan { return slices.Clone(p.list()) }
 
 // Default returns the id of the plan of tenants without another.
 func (p *Plans) Default() string { return p.fallback }
 
 // Names returns the ids of the plans, for a sentence.
 func (p *Plans) Names() string {
-	ids := make([]string, len(p.all))
-	for i := range p.all {
-		ids[i] = p.all[i].ID
+	all := p.list()
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
 	}
 	return strings.Join(ids, ", ")
 }
 
 // Known reports whether there is a plan with the id.
 func (p *Plans) Known(id string) bool {
-	return slices.ContainsFunc(p.all, func(plan Plan) bool { return plan.ID == id })
+	return slices.ContainsFunc(p.list(), func(plan Plan) bool { return plan.ID == id })
 }
 
 // Of returns a plan, or the default one and false if there is no such plan.
 func (p *Plans) Of(id string) (plan Plan, known bool) {
-	at := slices.IndexFunc(p.all, func(plan Plan) bool { return plan.ID == id })
+	all := p.list()
+	at := slices.IndexFunc(all, func(plan Plan) bool { return plan.ID == id })
 	if at >= 0 {
-		return p.all[at], true
+		return all[at], true
 	}
-	return p.all[slices.IndexFunc(p.all, func(plan Plan) bool { return plan.ID == p.fallback })], false
+	return all[slices.IndexFunc(all, func(plan Plan) bool { return plan.ID == p.fallback })], false
 }
 
 var planID = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
@@ -167,15 +187,16 @@ func Parse(file []byte) (*Plans, error) {
 	if err := json.Unmarshal(file, &read, json.RejectUnknownMembers(true)); err != nil {
 		return nil, explain(err)
 	}
-	p := &Plans{all: read.Plans, fallback: read.Default}
+	all := read.Plans
+	p := newPlans(all, read.Default)
 	var wrong []error
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	if len(p.all) == 0 {
+	if len(all) == 0 {
 		add("plans: there is none; name at least one")
 	}
 	seen := map[string]bool{}
-	for i := range p.all {
-		plan := &p.all[i]
+	for i := range all {
+		plan := &all[i]
 		switch {
 		case !planID.MatchString(plan.ID):
 			add("plans[%d].id: %q is no id; it has 1 to 64 of a-z, 0-9, _, . and -, and begins with a letter or digit", i, plan.ID)
@@ -187,7 +208,7 @@ func Parse(file []byte) (*Plans, error) {
 			add("plans[%d].name: it is blank", i)
 		}
 		for j, pattern := range plan.Models {
-			if start := strings.TrimSuffix(pattern, "*"); start != "" && !strings.Contains(start, "/") || strings.Contains(start, "*") {
+			if badModel(pattern) {
 				add("plans[%d].models[%d]: %q is no model; write provider/model, provider/* or *", i, j, pattern)
 			}
 		}
@@ -197,13 +218,51 @@ func Parse(file []byte) (*Plans, error) {
 			}
 		}
 	}
-	if len(p.all) > 0 && !p.Known(p.fallback) {
+	if len(all) > 0 && !p.Known(p.fallback) {
 		add("default: %q is not the id of one of the plans", p.fallback)
 	}
 	if wrong != nil {
 		return nil, errors.Join(wrong...)
 	}
 	return p, nil
+}
+
+// CheckPlans returns what is wrong with plans of which one has to be the default one;
+// the ids are members of plans.
+func CheckPlans(all []Plan, fallback string) (wrong []fault.Field) {
+	add := func(id, field, message string) {
+		wrong = append(wrong, fault.Field{Field: strings.TrimSuffix("plans."+id+"."+field, "."), Message: message})
+	}
+	known := false
+	for i := range all {
+		plan := &all[i]
+		known = known || plan.ID == fallback
+		if !planID.MatchString(plan.ID) {
+			add(plan.ID, "", "is no id; it has 1 to 64 of a-z, 0-9, _, . and -, and begins with a letter or digit")
+		}
+		if strings.TrimSpace(plan.Name) == "" {
+			add(plan.ID, "name", "is blank")
+		}
+		for j, pattern := range plan.Models {
+			if badModel(pattern) {
+				add(plan.ID, fmt.Sprintf("models[%d]", j), "is no model; write provider/model, provider/* or *")
+			}
+		}
+		for _, r := range slices.Concat(Refilling, Requests, Things) {
+			if n := plan.Limits.Of(r); n != nil && *n < 0 {
+				add(plan.ID, "limits."+string(r), "is negative; send null for no limit")
+			}
+		}
+	}
+	if !known {
+		add(fallback, "", "is the plan of companies without one, and cannot be removed")
+	}
+	return wrong
+}
+
+func badModel(pattern string) bool {
+	start := strings.TrimSuffix(pattern, "*")
+	return start != "" && !strings.Contains(start, "/") || strings.Contains(start, "*")
 }
 
 // explain returns err as a sentence that locates the mistake in the file,

@@ -15,6 +15,8 @@ type Limits struct {
 	Tenant   Limit // all requests of a tenant
 	Key      Limit // all requests of an API key or a browser session
 	Endpoint Limit // all requests of a tenant to limit operation
+	// Operations are limits of single operations, by their ids, in place of Endpoint.
+	Operations map[string]Limit
 }
 
 // Limit is a route.Limit that may be unset.
@@ -71,6 +73,14 @@ func Parse(text string) (Limits, error) {
 	return all, nil
 }
 
+// ParseLimit parses one limit, such as 3000/m. "" is none.
+func ParseLimit(text string) (Limit, error) {
+	if text == "" {
+		return Limit{}, nil
+	}
+	return parseLimit(text)
+}
+
 func parseLimit(rate string) (Limit, error) {
 	number, unit, _ := strings.Cut(rate, "/")
 	per, known := periods[unit]
@@ -92,17 +102,25 @@ func parseLimit(rate string) (Limit, error) {
 	return Limit{N: int(n), Per: per}, nil
 }
 
-// String returns the limits in the syntax of Parse.
+// String returns the limit in the syntax of ParseLimit.
+func (l Limit) String() string {
+	for unit, per := range periods {
+		if per == l.Per {
+			return strconv.Itoa(l.N) + "/" + unit
+		}
+	}
+	return ""
+}
+
+// String returns the limits in the syntax of Parse, without those of operations.
 func (l Limits) String() string {
 	var parts []string
 	for _, limit := range []struct {
 		name string
 		Limit
 	}{{"tenant", l.Tenant}, {"key", l.Key}, {"endpoint", l.Endpoint}} {
-		for unit, per := range periods {
-			if per == limit.Per {
-				parts = append(parts, fmt.Sprintf("%s=%d/%s", limit.name, limit.N, unit))
-			}
+		if text := limit.String(); text != "" {
+			parts = append(parts, limit.name+"="+text)
 		}
 	}
 	if parts == nil {

@@ -84,7 +84,8 @@ type Request struct {
 	Tenant     string // "" if anonymous: then only Own applies
 	Credential string // id of an API key or a browser session
 	Address    string // see [Network]
-	Operation  string
+	Operation  string // the same on every node
+	ID         string // of the operation, by which the operator names it
 	Own        []Rule // the operation's own limits: of the credential or, if anonymous, of the address
 }
 
@@ -101,27 +102,42 @@ type Verdict struct {
 
 // Limiter admits or refuses requests. It is safe for concurrent use.
 type Limiter struct {
-	on                    bool
-	tenant, key, endpoint *Rule
-	base                  time.Time // times are counted from here, by the monotonic clock
-	callers, addresses    *table    // separate, so that anonymous requests cannot evict tenants' buckets
-	share                 share
+	rules              atomic.Pointer[rules]
+	base               time.Time // times are counted from here, by the monotonic clock
+	callers, addresses *table    // separate, so that anonymous requests cannot evict tenants' buckets
+	share              share
 }
 
 // New returns a limiter with the operator's limits, any of which may be unset.
 // The operations' own limits apply in any case.
 func New(limits Limits) *Limiter {
-	l := &Limiter{
-		tenant: limits.Tenant.rule(), key: limits.Key.rule(), endpoint: limits.Endpoint.rule(),
-		base: time.Now(), callers: newTable(maxBuckets), addresses: newTable(maxBuckets),
-	}
-	l.on = l.tenant != nil || l.key != nil || l.endpoint != nil
+	l := &Limiter{base: time.Now(), callers: newTable(maxBuckets), addresses: newTable(maxBuckets)}
+	l.Set(limits)
 	l.share.init()
 	return l
 }
 
+// rules are the operator's limits, prepared.
+type rules struct {
+	on                    bool
+	tenant, key, endpoint *Rule
+	operations            map[string]*Rule
+}
+
+// Set replaces the operator's limits. What was counted so far stays counted.
+func (l *Limiter) Set(limits Limits) {
+	r := &rules{
+		tenant: limits.Tenant.rule(), key: limits.Key.rule(), endpoint: limits.Endpoint.rule(), operations: map[string]*Rule{},
+	}
+	for id, limit := range limits.Operations {
+		r.operations[id] = limit.rule()
+	}
+	r.on = r.tenant != nil || r.key != nil || r.endpoint != nil || len(r.operations) > 0
+	l.rules.Store(r)
+}
+
 // On reports whether the operator set any limit.
-func (l *Limiter) On() bool { return l.on }
+func (l *Limiter) On() bool { return l.rules.Load().on }
 
 // charge is a bucket that a request counts in.
 type charge struct {
@@ -142,14 +158,19 @@ func (l *Limiter) Reserve(now time.Time, r Request) Verdict {
 		charges = append(charges, charge{key{owner, uint8(i), id, r.Operation}, &r.Own[i]})
 	}
 	if r.Tenant != "" {
-		if l.endpoint != nil {
-			charges = append(charges, charge{key{ofEndpoint, 0, r.Tenant, r.Operation}, l.endpoint})
+		set := l.rules.Load()
+		endpoint := set.endpoint
+		if own := set.operations[r.ID]; own != nil {
+			endpoint = own
 		}
-		if l.key != nil {
-			charges = append(charges, charge{key{ofKey, 0, r.Credential, ""}, l.key})
+		if endpoint != nil {
+			charges = append(charges, charge{key{ofEndpoint, 0, r.Tenant, r.Operation}, endpoint})
 		}
-		if l.tenant != nil {
-			charges = append(charges, charge{key{ofTenant, 0, r.Tenant, ""}, l.tenant})
+		if set.key != nil {
+			charges = append(charges, charge{key{ofKey, 0, r.Credential, ""}, set.key})
+		}
+		if set.tenant != nil {
+			charges = append(charges, charge{key{ofTenant, 0, r.Tenant, ""}, set.tenant})
 		}
 	}
 	return l.reserve(now, charges)
@@ -186,7 +207,7 @@ func (l *Limiter) reserve(at time.Time, charges []charge) (v Verdict) {
 // CheckGuess returns a refusal if authentication from an address failed so often
 // that its further credentials are not checked.
 func (l *Limiter) CheckGuess(at time.Time, address string) Verdict {
-	if !l.on {
+	if !l.On() {
 		return Verdict{}
 	}
 	c := charge{key{kind: ofGuesses, id: address}, &guessRule}
@@ -198,7 +219,7 @@ func (l *Limiter) CheckGuess(at time.Time, address string) Verdict {
 
 // RecordFailure counts a failed authentication from an address.
 func (l *Limiter) RecordFailure(at time.Time, address string) {
-	if l.on {
+	if l.On() {
 		l.reserve(at, []charge{{key{kind: ofGuesses, id: address}, &guessRule}})
 	}
 }

@@ -59,7 +59,7 @@ func TestRateHolds(t *testing.T) {
 	for _, text := range []string{"tenant=7/s", "tenant=100/m", "tenant=333/h", "tenant=1/s", "tenant=1000000/s", "tenant=3600000000/h"} {
 		l := parsed(t, text)
 		start := time.Now()
-		rule := l.tenant
+		rule := l.rules.Load().tenant
 		now, admitted := start, 0
 		for range 20_000 {
 			now = now.Add(time.Duration(rnd.Int64N(rule.step/5 + 1)))

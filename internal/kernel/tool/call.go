@@ -24,6 +24,9 @@ func (s Set) Call(ctx context.Context, call Call) (Result, error) {
 	if e == nil {
 		return s.unknown(call.Name), ctx.Err()
 	}
+	if s.limits.disabled(call.Name) {
+		return Failure(fmt.Sprintf("The operator of this service has switched off the tool %s.", call.Name)), ctx.Err()
+	}
 	if len(call.Arguments) > s.limits.Arguments {
 		return Failure(fmt.Sprintf("The arguments are longer than %d bytes.", s.limits.Arguments)), ctx.Err()
 	}

@@ -25,7 +25,12 @@ type Limits struct {
 	Timeout   time.Duration // of tools that do not set their own [30 s]
 	Arguments int           // bytes [1 MiB]
 	Output    int           // bytes of a result; a longer one is cut [64 KiB]
+	// Disabled reports whether the operator has switched off a tool: it is not offered,
+	// and calls of it fail. Nil: none is.
+	Disabled func(name string) bool
 }
+
+func (l Limits) disabled(name string) bool { return l.Disabled != nil && l.Disabled(name) }
 
 type entry struct {
 	Tool
@@ -157,9 +162,11 @@ func (s Set) Specs() []model.ToolSpec {
 	if len(s.entries) == 0 {
 		return nil
 	}
-	specs := make([]model.ToolSpec, len(s.entries))
-	for i, e := range s.entries {
-		specs[i] = e.offer
+	specs := make([]model.ToolSpec, 0, len(s.entries))
+	for _, e := range s.entries {
+		if !s.limits.disabled(e.Name) {
+			specs = append(specs, e.offer)
+		}
 	}
 	return specs
 }

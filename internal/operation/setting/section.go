@@ -40,6 +40,7 @@ type Section[T any] struct {
 type current[T any] struct {
 	value   T
 	version int64
+	set     bool // there is a stored value
 }
 
 // Add adds a section to a service. It panics if there is one of its name.
@@ -57,7 +58,7 @@ func Add[T any](s *Service, section *Section[T]) *Section[T] {
 func (s *Section[T]) Get() *T { return &s.now.Load().value }
 
 // IsSet reports whether the value is a stored one.
-func (s *Section[T]) IsSet() bool { return s.version() > 0 }
+func (s *Section[T]) IsSet() bool { return s.now.Load().set }
 
 func (s *Section[T]) version() int64 { return s.now.Load().version }
 
@@ -75,7 +76,7 @@ func (s *Section[T]) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the settings %s: %w", s.Name, err)
 	}
-	s.now.Store(&current[T]{*value, row.Version})
+	s.now.Store(&current[T]{*value, row.Version, row.set()})
 	if s.Changed != nil {
 		s.Changed(value)
 	}
@@ -92,7 +93,7 @@ var revealed = json.WithMarshalers(json.MarshalToFunc(func(enc *jsontext.Encoder
 // decode returns a value of its own of a stored section.
 func (s *Section[T]) decode(row *Row) (*T, error) {
 	body := row.Body
-	if row.Version == 0 {
+	if !row.set() {
 		var err error
 		if body, err = json.Marshal(&s.Initial, revealed); err != nil {
 			return nil, err
@@ -128,6 +129,21 @@ func (s *Section[T]) encode(row *Row, value *T) error {
 // returns what the caller is answered. Errors: those of change and Check.
 func (s *Section[T]) Update(ctx context.Context, who authz.Caller, change func(*T) error, answer func(*T) any) error {
 	err := s.service.Writer.Write(ctx, func(tx txn.Tx) error {
+		value, err := s.updateTx(tx, who, change)
+		if err != nil {
+			return err
+		}
+		return txn.Answer(tx, answer(value))
+	})
+	if err == nil {
+		s.service.changed(s.Name)
+	}
+	return err
+}
+
+// Reset removes the stored value: the program's configuration holds again.
+func (s *Section[T]) Reset(ctx context.Context, who authz.Caller, answer any) error {
+	err := s.service.Writer.Write(ctx, func(tx txn.Tx) error {
 		row, err := s.service.Store.LockTx(tx, s.Name)
 		if err != nil {
 			return err
@@ -140,35 +156,79 @@ func (s *Section[T]) Update(ctx context.Context, who authz.Caller, change func(*
 		if err != nil {
 			return err
 		}
-		if err := change(value); err != nil {
+		row.Body, row.Sealed = nil, nil
+		if err := s.putTx(tx, &row); err != nil {
 			return err
 		}
-		if s.Check != nil {
-			if err := s.Check(value); err != nil {
+		if err := s.record(tx, who, before, &s.Initial); err != nil {
+			return err
+		}
+		return txn.Answer(tx, answer)
+	})
+	if err == nil {
+		s.service.changed(s.Name)
+	}
+	return err
+}
+
+// updateTx changes the stored value and returns the new one.
+func (s *Section[T]) updateTx(tx txn.Tx, who authz.Caller, change func(*T) error) (*T, error) {
+	row, err := s.service.Store.LockTx(tx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	value, err := s.decode(&row)
+	if err != nil {
+		return nil, err
+	}
+	before, err := json.Marshal(value, json.Deterministic(true))
+	if err != nil {
+		return nil, err
+	}
+	if err := change(value); err != nil {
+		return nil, err
+	}
+	if s.Check != nil {
+		if err := s.Check(value); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.encode(&row, value); err != nil {
+		return nil, err
+	}
+	if err := s.putTx(tx, &row); err != nil {
+		return nil, err
+	}
+	return value, s.record(tx, who, before, value)
+}
+
+func (s *Section[T]) putTx(tx txn.Tx, row *Row) error {
+	row.Section, row.UpdatedAt = s.Name, s.service.Clock.Now()
+	row.Version++
+	return s.service.Store.PutTx(tx, row)
+}
+
+// export implements section.
+func (s *Section[T]) export() (jsontext.Value, bool, error) {
+	now := s.now.Load()
+	body, err := json.Marshal(&now.value, json.Deterministic(true))
+	return body, now.set, err
+}
+
+// importTx implements section. What a document leaves out is as in the program's
+// configuration; secrets, which no document has, stay.
+func (s *Section[T]) importTx(tx txn.Tx, who authz.Caller, body jsontext.Value) error {
+	_, err := s.updateTx(tx, who, func(value *T) error {
+		if !s.Secret {
+			fresh, err := s.decode(&Row{})
+			if err != nil {
 				return err
 			}
+			*value = *fresh
 		}
-		if err := s.encode(&row, value); err != nil {
-			return err
-		}
-		row.Section, row.UpdatedAt = s.Name, s.service.Clock.Now()
-		row.Version++
-		if err := s.service.Store.PutTx(tx, &row); err != nil {
-			return err
-		}
-		if err := s.record(tx, who, before, value); err != nil {
-			return err
-		}
-		return txn.Answer(tx, answer(value))
+		return Merge(value, body)
 	})
-	if err != nil {
-		return err
-	}
-	s.service.Reload(s.Name) // so that the caller reads what it wrote
-	if s.service.OnChange != nil {
-		s.service.OnChange(s.Name)
-	}
-	return nil
+	return err
 }
 
 func (s *Section[T]) record(tx txn.Tx, who authz.Caller, before jsontext.Value, value *T) error {

@@ -13,6 +13,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
@@ -30,6 +33,9 @@ type Row struct {
 	Sealed    []byte // of sections with secrets
 	UpdatedAt time.Time
 }
+
+// set reports whether the section has a value: one that was reset has none.
+func (r *Row) set() bool { return len(r.Body) > 0 || len(r.Sealed) > 0 }
 
 // Store is the port to stored sections. They are the operator's, so they have no tenant.
 type Store interface {
@@ -66,6 +72,9 @@ type Service struct {
 type section interface {
 	load(ctx context.Context) error
 	version() int64
+	// export returns the value without secrets, and whether it is a stored one.
+	export() (body jsontext.Value, set bool, err error)
+	importTx(tx txn.Tx, who authz.Caller, body jsontext.Value) error
 }
 
 // New returns a service without sections.
@@ -92,6 +101,15 @@ func (s *Service) Reload(name string) {
 	defer cancel()
 	if err := section.load(ctx); err != nil {
 		s.Logger.Warn("settings could not be read; those in use stay", "section", name, "err", err)
+	}
+}
+
+// changed has every node use a new value, this one at once, so that the caller reads what
+// it wrote.
+func (s *Service) changed(name string) {
+	s.Reload(name)
+	if s.OnChange != nil {
+		s.OnChange(name)
 	}
 }
 

@@ -138,7 +138,8 @@ var exclusive = map[string][]string{
 // plainFree are the fields of any JSON in which nothing names a thing of the
 // platform, and why. By path, or by operation and path.
 var plainFree = map[string]string{
-	"sanction": "only null counts", "messages[].parts[].data": "for the model to read",
+	"importAdminConfig sections": "settings of the whole service, which names nothing of a company",
+	"sanction":                   "only null counts", "messages[].parts[].data": "for the model to read",
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",
 	"pricing":  "prices, and whatever else the owner likes to say",
 	"settings": "kept as it comes", "branding": "kept as it comes", "social_links": "kept as it comes",

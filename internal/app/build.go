@@ -37,8 +37,8 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		return nil, err
 	}
 	permitted := newPermissions(p, governing, agents)
-	connected := newIntegrations(p, out, tools, agents)
-	execution := newExecution(p, models, accounts, delivery, content, tools, agents, permitted, connected)
+	connected, machines := newIntegrations(p, out, tools, agents), newMachines(p, agents)
+	execution := newExecution(p, models, accounts, delivery, content, tools, agents, permitted, connected, machines)
 	members, err := newMembers(ctx, p, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
@@ -55,6 +55,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	governing.constitution.ConnectRuns(execution.past().Acts)
 	tools.connect(p, execution.runs, agents.agents, permitted, grouped)
 	agents.connect(execution.runs)
+	machines.connect(execution)
 	members.connect(accounts)
 
 	shown := newLive(p, delivery, execution, newWaiting(p, tools.registry, execution, decided))
@@ -66,18 +67,14 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		p.part(), p.configPart(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
 		{name: "kinds", routes: kinds.Routes(p.kernel)}, commercePart(p, agents, content), models.part(p), delivery.part(p, accounts),
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
-		grouped.part(p), peered.part(p), shown, compatPart(p, models, agents, execution, grouped), billingPart(p, accounts, delivery),
-		publicPart(p, out, accounts, content, agents, execution), connected.part(p), marketPart(p, agents, execution),
+		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, grouped),
+		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
+		marketPart(p, agents, execution),
 	}
 	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)
-	watchers, err := orderWatchers(parts)
-	if err != nil {
+	if err := subscribe(p, execution, parts); err != nil {
 		return nil, err
 	}
-	for _, w := range watchers {
-		execution.watchers.Add(w)
-	}
-	p.subscribe(parts)
 	if err := p.settings.Load(ctx); err != nil {
 		return nil, err
 	}
@@ -88,11 +85,19 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	return &program{accounts: accounts, models: models, signIn: members.signIn, parts: append(parts, edge), server: server}, nil
 }
 
-// subscribe has the subscribers of all parts called with changes of resources.
-func (p *platform) subscribe(parts []part) {
+// subscribe has the parts called for what they watch.
+func subscribe(p *platform, execution *execution, parts []part) error {
+	watchers, err := orderWatchers(parts)
+	if err != nil {
+		return err
+	}
+	for _, w := range watchers {
+		execution.watchers.Add(w)
+	}
 	for _, part := range parts {
 		for _, s := range part.subscribers {
 			p.changes.Subscribe(s.name, s.kind, s.actions, s.handle)
 		}
 	}
+	return nil
 }

@@ -82,6 +82,7 @@ func newAgents(
 	a.source = run.AgentSource{Agents: a.agents}
 	a.analytics = usage.NewAnalytics(usage.AnalyticsDeps{
 		Store: accounts.usageStore, Clock: p.clock, EachAgent: a.eachInfo, Agent: a.info,
+		Machines: machineStates(p),
 	})
 	a.proxy = &modelproxy.Proxy{
 		Models: models.resolver, Client: models.client, Plans: accounts.usage, Fallback: models.catalogue.Fallback,

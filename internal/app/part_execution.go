@@ -52,7 +52,7 @@ func (x *execution) past() run.Past { return run.Past{Runs: x.runs.Runs, Agents:
 
 func newExecution(
 	p *platform, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools, agents *agents,
-	permitted *permissions, connected *integrations,
+	permitted *permissions, connected *integrations, machines *machines,
 ) *execution {
 	store, sessionStore := runsql.New(p.db), sessionsql.New(p.db)
 	x := &execution{
@@ -77,7 +77,7 @@ func newExecution(
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
 		Models: models.resolver, Client: models.client, Limits: models.limiter, Counter: models.wire, Tools: tools.registry,
 		Gate: guardrail.Gate{All: agents.guardrails}, Governor: permitted.governor(),
-		Remote: remoteTools{agents.servers, connected.service},
+		Remote: remoteTools{agents.servers, connected.service}, Machines: machines.bridge,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
@@ -101,7 +101,7 @@ func newExecution(
 		},
 	})
 	x.runner = p.worker(engine.WorkKind, maxRuns, x.engine.Handle)
-	x.engine.Connect(x.runner.runner, x.runs)
+	x.engine.Connect(x.runner.runner, run.Carried{Service: x.runs})
 	x.sessions.Connect(session.Ports{
 		Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron,
 		CheckWorkspace: content.workspaces.Check,

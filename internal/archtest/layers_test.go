@@ -133,7 +133,9 @@ var modules = map[string][]string{
 	"internal/wire/smtpmail/smtptest":    {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
 	"internal/wire/webhttp":              {"golang.org/x/net"},
 
-	"internal/edge/a2aserver": {"github.com/a2aproject/a2a-go/v2"},
+	"internal/edge/bridgeserver": {"github.com/coder/websocket"},
+	"internal/cli/bridgeclient":  {"github.com/coder/websocket", "github.com/modelcontextprotocol/go-sdk"},
+	"internal/edge/a2aserver":    {"github.com/a2aproject/a2a-go/v2"},
 	"internal/edge/httpapi": {
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",
 	},

@@ -82,6 +82,8 @@ type commands struct {
 		Delete     initiativeDeleteCommand     `cmd:"" help:"Delete an initiative with its objectives."`
 	} `cmd:"" group:"Agents" help:"Initiatives: goals that are pursued for weeks."`
 
+	Bridge bridgeCommand `cmd:"" group:"Agents" help:"Connect a folder of this machine as an agent: its runs work here, with its files, commands and MCP servers."`
+
 	Schedules struct {
 		List   schedulesListCommand   `cmd:"" help:"List the schedules of all agents."`
 		Show   schedulesShowCommand   `cmd:"" help:"Show an agent's schedule."`

@@ -24,7 +24,7 @@ func commandPath(node *kong.Node) string {
 // type: they serve until they are stopped, or need what builtin/echo does not do.
 // test/e2e/commandline runs these commands.
 var untested = map[string]bool{
-	"serve": true, "webhooks listen": true, "webhooks redeliver": true, "runs respond": true, "admin secrets forget": true,
+	"serve": true, "bridge": true, "webhooks listen": true, "webhooks redeliver": true, "runs respond": true, "admin secrets forget": true,
 	"integration test": true, "integration connect": true, "integration complete": true, // no service is there
 	"marketplace rate": true, "marketplace subscribe": true, "marketplace invoke": true, // they need another company
 }
@@ -49,6 +49,7 @@ agentd agent delete scratch --yes`,
 	"run": `agentd run calc "What is 6*7?"
 echo "What is 6*8?" | agentd run calc -
 export RUN=$(agentd run clerk "What is 6*9?" --detach)`,
+	"bridge":       `agentd bridge --dir ~/src/app --name build --commands ask`,
 	"runs list":    `agentd runs list --agent calc --since 1h --status completed,failed`,
 	"runs show":    `agentd runs show $RUN`,
 	"runs tree":    `agentd runs tree $RUN`,

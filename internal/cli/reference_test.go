@@ -96,7 +96,7 @@ func needsFlags(node *kong.Node) bool {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"":                                "admin agent api approvals audit chat",
+		"":                                "admin agent api approvals audit bridge chat",
 		"ag":                              "agent",
 		"agent ":                          "apply create delete diff edit export list rollback show versions",
 		"agent show --j":                  "--json",

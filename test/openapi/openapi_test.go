@@ -50,6 +50,7 @@ import (
 	"agentd/internal/edge/a2aserver"
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
+	"agentd/internal/edge/bridgeserver"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/integrationpage"
 	"agentd/internal/edge/mcpserver"
@@ -84,6 +85,7 @@ import (
 	"agentd/internal/public/directory"
 	"agentd/internal/public/visitor"
 	"agentd/internal/teams/a2a"
+	"agentd/internal/teams/bridge"
 	"agentd/internal/teams/initiative"
 	"agentd/internal/teams/mission"
 	"agentd/internal/teams/team"
@@ -149,7 +151,7 @@ func routes(t *testing.T) []route.Route {
 		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
 		goods, groups, (&teamrun.Service{Clock: clock.System{}}).Routes(),
 		initiative.New(kernel, initiative.Deps{}).Routes(), mission.New(mission.Deps{}).Routes(),
-		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), kinds.Routes(kernel),
+		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), (&bridge.Service{}).Routes(), kinds.Routes(kernel),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),
 		marketplace.New(marketplace.Deps{}).Routes(),
@@ -224,5 +226,6 @@ func endpoints() []httpapi.Raw {
 		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
 		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
 		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
+		(&bridgeserver.Server{}).Endpoints(),
 	)
 }

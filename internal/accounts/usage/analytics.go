@@ -67,6 +67,12 @@ type AgentInfo struct {
 	ID, Name, Mode, Status string
 }
 
+// onMachine is the mode of agents whose runs a machine carries.
+const onMachine = "bridge"
+
+// MachineInfo is how a machine is: online, stale or offline.
+type MachineInfo struct{ AgentID, Status string }
+
 // AnalyticsDeps are the dependencies of Analytics.
 type AnalyticsDeps struct {
 	Store Store
@@ -75,6 +81,8 @@ type AnalyticsDeps struct {
 	EachAgent func(ctx context.Context, tenant string, visit func(AgentInfo)) error
 	// Agent reads one. Errors: fault.NotFound.
 	Agent func(ctx context.Context, tenant, id string) (AgentInfo, error)
+	// Machines returns the machines of a tenant; nil: there are none.
+	Machines func(ctx context.Context, tenant string) ([]MachineInfo, error)
 }
 
 // Analytics shows what agents did and used. It reads sums of days, so that what it
@@ -97,7 +105,7 @@ type AgentAnalytics struct {
 	Range     analyticsRange `json:"range" required:"true"`
 	Total     int64          `json:"total" required:"true" doc:"Number of agents."`
 	Modes     modeCounts     `json:"by_execution_mode" required:"true"`
-	Bridge    bridgeCounts   `json:"bridge" required:"true" doc:"Connected machines. No agent runs on one yet."`
+	Bridge    bridgeCounts   `json:"bridge" required:"true" doc:"Machines that are connected, by the age of their last sign of life. Of the platform: always 0."`
 	Runs      int64          `json:"runs_total" required:"true" doc:"Runs that began, also those of agents that were deleted."`
 	Cost      float64        `json:"cost_total_usd" required:"true" doc:"As runs_total; models without a price count as 0."`
 	Tokens    int64          `json:"tokens_total" required:"true" doc:"As runs_total."`
@@ -148,6 +156,8 @@ type agentFigures struct {
 	Name      string   `json:"name" required:"true"`
 	Mode      string   `json:"execution_mode" required:"true"`
 	Status    string   `json:"status" required:"true"`
+	Bridge    string   `json:"bridge_status,omitzero" enum:"online,stale,offline" doc:"How the machine is that carries its runs. Absent: none does."`
+	Machines  int64    `json:"machine_count" required:"true" doc:"Machines that carry its runs."`
 	Runs      int64    `json:"runs" required:"true" doc:"Runs that began."`
 	Completed int64    `json:"completed" required:"true" doc:"Runs that completed."`
 	Failures  int64    `json:"failures" required:"true" doc:"Runs that failed, timed out, were blocked or rejected."`
@@ -208,9 +218,48 @@ func (s *Analytics) agents(ctx context.Context, who authz.Caller, in *analyticsI
 		out.addDeleted(u)
 	}
 	out.Total = int64(len(out.Agents))
-	out.Modes.Cloud = out.Total
+	if err := s.addMachines(ctx, who.TenantID, &out); err != nil {
+		return out, err
+	}
 	out.rank()
 	return out, nil
+}
+
+// addMachines counts the agents by what carries their runs, and the machines.
+func (s *Analytics) addMachines(ctx context.Context, tenant string, out *AgentAnalytics) error {
+	ofAgent := map[string]int{}
+	for i := range out.Agents {
+		if a := &out.Agents[i]; a.Mode == onMachine {
+			ofAgent[a.AgentID], a.Bridge = i, "offline"
+		}
+	}
+	out.Modes.Bridge, out.Modes.Cloud = int64(len(ofAgent)), out.Total-int64(len(ofAgent))
+	if s.d.Machines == nil || len(ofAgent) == 0 {
+		return nil
+	}
+	all, err := s.d.Machines(ctx, tenant)
+	for _, m := range all {
+		i, listed := ofAgent[m.AgentID]
+		if !listed { // it was deleted at this moment
+			continue
+		}
+		a := &out.Agents[i]
+		a.Machines++
+		out.Bridge.Machines++
+		switch m.Status {
+		case "online":
+			out.Bridge.Online++
+			a.Bridge = m.Status
+		case "stale":
+			out.Bridge.Stale++
+			if a.Bridge != "online" {
+				a.Bridge = m.Status
+			}
+		default:
+			out.Bridge.Offline++
+		}
+	}
+	return err
 }
 
 func (out *AgentAnalytics) addTotals(u quota.Use) {

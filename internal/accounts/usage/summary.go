@@ -31,7 +31,7 @@ type Summary struct {
 	Period     string `json:"period" required:"true" doc:"A month, YYYY-MM, UTC; with days, the current one."`
 	PeriodDays int    `json:"period_days" required:"true" doc:"Number of days in the period."`
 	Amounts
-	BridgeTasks  int64        `json:"bridge_tasks" required:"true" doc:"Always 0: no tasks go over bridges."`
+	BridgeTasks  int64        `json:"bridge_tasks" required:"true" doc:"Always 0: the tasks of machines are counted as runs."`
 	StorageBytes int64        `json:"storage_bytes" required:"true" doc:"Current size of files, workspaces and artifacts. Equal contents are stored once."`
 	ProviderCost float64      `json:"provider_cost" required:"true" doc:"Same as total_cost: no markup is added."`
 	NonRunCost   float64      `json:"non_run_cost" required:"true" doc:"Part of total_cost outside runs: the model proxy, embeddings, guardrail judges, memory extraction."`

@@ -24,6 +24,10 @@ type Agent struct {
 	StatusReason     string     `json:"status_reason,omitzero" readOnly:"true" doc:"Why it is suspended, as the caller said."`
 	StatusReasonCode string     `json:"status_reason_code,omitzero" readOnly:"true" doc:"Who suspended it: manual is a caller."`
 
+	// OfMachine is set by the registration of a machine: only that makes an agent whose
+	// runs a machine carries. It is not stored.
+	OfMachine bool `json:"-"`
+
 	// Changelog names the version that the update at hand records. It is not
 	// stored with the agent.
 	Changelog string `json:"-"`
@@ -34,6 +38,9 @@ const (
 	Active    = "active"
 	Suspended = "suspended"
 )
+
+// OnMachine is the execution mode of an agent whose runs a connected machine carries.
+const OnMachine = "bridge"
 
 // Config is what a client configures, and what versions record. Objects are kept as
 // they came, with members that are not in their type; the parts that act on them
@@ -70,7 +77,7 @@ type Config struct {
 	KnowledgeBaseID       *string                               `json:"knowledge_base_id" group:"knowledge" ref:"knowledge_base" doc:"A knowledge base that knowledge_search finds documents in, beside those of knowledge_base_ids."`
 	KnowledgeBaseIDs      []string                              `json:"knowledge_base_ids" maxItems:"20" maxLength:"36" group:"knowledge" ref:"knowledge_base" doc:"The knowledge bases that knowledge_search finds documents in."`
 
-	ExecutionMode        string                                `json:"execution_mode" enum:"async,worker" default:"async" group:"execution" advanced:"true" doc:"Kept and shown; has no effect yet: any node that carries runs carries its runs."`
+	ExecutionMode        string                                `json:"execution_mode" enum:"async,worker,bridge" default:"async" group:"execution" advanced:"true" doc:"bridge: a connected machine carries its runs; only POST /bridge/register makes such an agent, and it stays one. async and worker are the same: any node that carries runs carries its runs."`
 	WorkerReuse          bool                                  `json:"worker_reuse" group:"execution" advanced:"true" doc:"Kept and shown; has no effect yet."`
 	Schedule             schema.NullableOf[Schedule]           `json:"schedule" merge:"1" group:"schedule" doc:"When it runs by itself."`
 	Visibility           Visibility                            `json:"visibility" enum:"private,tenant,public,team" default:"private" group:"publishing" doc:"Who may find it: its own company alone (private, tenant), or others too (public). team is another name for tenant. With public_config.enabled, public publishes its card."`

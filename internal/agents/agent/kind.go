@@ -119,6 +119,9 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			{Action: "activate", From: []string{Suspended}, To: Active, Summary: "Have a suspended agent take runs again."},
 		},
 		Before: func(e *resource.Edit[Agent]) error {
+			if err := checkMode(e); err != nil {
+				return err
+			}
 			if err := limited(e); err != nil {
 				return err
 			}
@@ -163,6 +166,23 @@ func (o Options) checkReferences(e *resource.Edit[Agent]) error {
 	}
 	return resource.CheckReferences("knowledge_base_ids", "knowledge base", e.New.KnowledgeBaseIDs, before, func(id string) error {
 		return o.KnowledgeBase(e.Tx, e.New.TenantID, id)
+	})
+}
+
+// checkMode refuses a write that binds an agent to a machine, or takes it away from one:
+// only the registration of a machine does the first, and nothing the second.
+func checkMode(e *resource.Edit[Agent]) error {
+	is, was := e.New.ExecutionMode == OnMachine, e.Old != nil && e.Old.ExecutionMode == OnMachine
+	switch {
+	case is == was || is && e.Old == nil && e.New.OfMachine:
+		return nil
+	case was:
+		return fault.BadFields(fault.Field{
+			Field: "execution_mode", Message: "a machine carries the agent's runs, and keeps doing so; make another agent",
+		})
+	}
+	return fault.BadFields(fault.Field{
+		Field: "execution_mode", Message: "bridge is the mode of agents that a machine registers: connect one with agentd bridge",
 	})
 }
 

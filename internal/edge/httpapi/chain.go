@@ -86,7 +86,7 @@ func (s *Server) finish(x *exchange, r *http.Request, panicked any) {
 func (s *Server) finishRequest(x *exchange, method, path string) {
 	elapsed := time.Since(x.start)
 	s.metrics.inFlight.Dec()
-	x.op.meters().observe(x.status, elapsed, x.op.stream)
+	x.op.meters().observe(x.status, elapsed, x.op.stream || x.status == http.StatusSwitchingProtocols)
 	s.logRequest(x, method, path, elapsed)
 	if s.watch != nil {
 		s.watchRequest(x, method)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -180,6 +181,11 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 			}
 		}
 		return s.limits.take(x, o, "")
+	}
+	if o.lateKey && upgrades(r) {
+		if _, err := o.credential(r); errors.Is(err, errNoCredential) {
+			return s.limits.take(x, o, "")
+		}
 	}
 	if err := s.authenticate(x, r, o); err != nil {
 		return err

@@ -23,6 +23,7 @@ type operation struct {
 	apiKeyHeader bool
 	queryToken   bool
 	upgrade      bool
+	lateKey      bool
 	quiet        bool // a probe, logged at debug level
 	https        bool // clients connect over TLS
 	repeatable   bool // takes an Idempotency-Key

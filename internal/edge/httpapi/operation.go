@@ -88,6 +88,7 @@ type Raw struct {
 	APIKeyHeader bool // the key may come in x-api-key
 	QueryToken   bool // the key may come in ?token=: downloads
 	Upgrade      bool // becomes a WebSocket: the key may come in ?token= and as the subprotocol svc.<base64 of the key>
+	LateKey      bool // of an Upgrade: without a credential the connection opens, and Serve gets a caller that is nobody; see AuthenticateLate
 	Quiet        bool // a probe: logged at debug level
 	Streams      bool // the answer is always an event stream
 	MayStream    bool // the answer is an event stream if the request asks for one
@@ -135,7 +136,7 @@ func (s *Server) rawOperation(raw Raw) *operation {
 	names := pathNames(raw.Path)
 	o := &operation{
 		row: raw.Row, status: http.StatusOK,
-		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, upgrade: raw.Upgrade, quiet: raw.Quiet, https: s.https,
+		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, upgrade: raw.Upgrade, lateKey: raw.LateKey, quiet: raw.Quiet, https: s.https,
 		repeatable: repeatable(raw.Row), fail: raw.Fail, ownPages: raw.OwnPages,
 	}
 	if raw.In != nil {

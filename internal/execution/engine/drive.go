@@ -53,6 +53,9 @@ func (a *attempt) drive(ctx context.Context) error {
 	if err := a.prepare(); err != nil {
 		return a.settle(err)
 	}
+	if onMachine(a) && rec.Status == run.Running {
+		return a.handOver()
+	}
 	for rec.Status == run.Running && rec.Wait.For == "" {
 		// Tools that were begun are finished first: else their outcome would be unknown.
 		if a.speculative == nil && !a.journal.callsUnderWay() {

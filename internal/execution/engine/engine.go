@@ -59,12 +59,15 @@ type Runner interface {
 	Wake()
 }
 
-// Service is what the engine needs of run.Service.
+// Service is what the engine needs of runs; run.Carried implements it.
 type Service interface {
 	// Continuation is the token by which a truncated run is continued.
 	Continuation(tenant, id string, step int64) string
 	// Expire ends a run that has waited too long, and reports whether it did.
 	Expire(tx txn.Tx, tenant, id string, now time.Time) (ended bool, err error)
+	// AwaitMachine ends a run whose machine has been silent for too long. It returns when
+	// to look again; zero: the run's item is deleted.
+	AwaitMachine(tx txn.Tx, tenant, id string, now time.Time) (next time.Time, err error)
 }
 
 // Artifacts stores the files that runs produce.
@@ -126,6 +129,7 @@ type Config struct {
 	Responses     run.Conversations // of runs with Options.Follows; nil: there are none
 	Remote        RemoteTools       // nil: there are no MCP servers
 	Images        ImageTools        // nil: agents cannot generate images
+	Machines      Machines          // nil: no agent is bound to a machine
 	Artifacts     Artifacts         // nil: files of tools are not stored
 	Watchers      *run.Watchers
 	// Violated, if set, is called for each guardrail violation, in the commit

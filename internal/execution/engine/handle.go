@@ -41,6 +41,9 @@ func (e *Engine) Handle(ctx context.Context, lease work.Lease) error {
 	a.hold(ctx, lease)
 	a.conversation.permit = permit
 	defer func() { a.trial.end() }()
+	if !deleted && isHandedOver(a) {
+		return e.awaitMachine(ctx, lease)
+	}
 	if err := a.takeOver(ctx); err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
 		Meter: r.meter,
 	}}
-	eng.Connect(runner, n.Service)
+	eng.Connect(runner, run.Carried{Service: n.Service})
 	n.Watchers = eng.Watchers
 	eng.Watchers.Add(n.OnRunState)
 	if slots > 0 {

@@ -35,7 +35,7 @@ func (e *Engine) probe(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 // to be found out. Then the run begins with it, even while it is being stored.
 func (a *attempt) canCallAtOnce(ctx context.Context) bool {
 	rec := a.journal.rec
-	return !a.facts.watch.Input && !a.facts.remote && !a.facts.recalls &&
+	return !onMachine(a) && !a.facts.watch.Input && !a.facts.remote && !a.facts.recalls &&
 		rec.Options.ForkOf == "" && rec.Options.Inherits == "" && rec.Options.Continues == "" && rec.Options.Follows == "" &&
 		rec.SessionID == nil &&
 		len(rec.Options.Budgets) == 0 && !a.conversation.mayStartTooLong(ctx)
@@ -55,7 +55,7 @@ func (a *attempt) prepare() error {
 			return err
 		}
 	}
-	if a.facts.remote {
+	if a.facts.remote && !onMachine(a) {
 		set, err := a.e.Remote.Tools(a.ctx, rec.TenantID, rec.AgentID, a.spec.MCP)
 		if err != nil {
 			return err

@@ -260,7 +260,7 @@ func (w *world) open(name string, slots int) *simNode {
 		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind, Meter: meter,
 		CostCap: w.costCap,
 	}
-	eng.Connect(n.runner, n.Service)
+	eng.Connect(n.runner, run.Carried{Service: n.Service})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { defer close(served); eng.Serve(ctx) }()

@@ -72,7 +72,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		MCP: schema.Object(c.MCP), Memory: memoryOf(c), Guardrails: schema.Nullable(c.Guardrails),
 		Thinking: schema.Nullable(c.Thinking), EffortPolicy: schema.Nullable(c.EffortPolicy),
 		ImageGeneration: schema.Nullable(c.ImageGeneration), ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
-		Public: c.PublicConfig,
+		Public: c.PublicConfig, OnMachine: c.ExecutionMode == agent.OnMachine,
 	}
 	spec.Model.Remembered = c.ModelProvider
 	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry), []byte(c.Settings)

@@ -31,6 +31,9 @@ func (s *Service) Pause(ctx context.Context, tenant, id string) error {
 			return err
 		case r.Status != Running:
 			return fault.WrongState("run", string(r.Status), "pausing")
+		case r.Options.OnMachine:
+			return fault.New(fault.Conflict, "RUNS_ON_MACHINE",
+				"A machine carries the run, and cannot hold it half way. Let it go on, or cancel it.")
 		case r.Wait.For == "":
 			return s.Runs.RequestPauseTx(tx, tenant, id)
 		}

@@ -151,7 +151,7 @@ func (c *mutation) end(status Status, code, sentence string) error {
 // running.
 func (c *mutation) endWait() error {
 	c.r.Metrics.DurationMS += float64(c.now.Sub(c.r.Wait.Since).Microseconds()) / 1000
-	if c.r.Wait.For == WaitsForRuns {
+	if c.r.Wait.For == WaitsForRuns || c.r.Wait.For == WaitsForMachine {
 		return nil
 	}
 	return c.s.Runs.DeleteModelWait(c.r.TenantID, c.r.RunID)(c.tx)

@@ -163,6 +163,8 @@ var Events = route.Events{
 		{Name: "context.compacted", Data: reflect.TypeFor[compactedEvent](), Doc: "Older messages were replaced by a summary."},
 		{Name: "guardrail.violated", Data: reflect.TypeFor[guardrailEvent](), Doc: "A guardrail found something."},
 		{Name: "governance.decided", Data: reflect.TypeFor[rulingEvent](), Doc: "A rule of the company judged an act."},
+		{Name: "machine.status", Data: reflect.TypeFor[MachineStatusData](), Doc: "What the machine that carries the run says of it."},
+		{Name: "machine.metrics", Data: reflect.TypeFor[MachineMetricsData](), Doc: "What the machine that carries the run has counted so far."},
 		{Name: "gap", Data: reflect.TypeFor[gapEvent](), Doc: "Events are missing: the client was slow, or resumed after an unknown id."},
 		{Name: "error", Data: reflect.TypeFor[failureData](), Doc: "The stream cannot continue; reconnect with the last id.", Bare: true},
 		{Name: "done", Data: reflect.TypeFor[doneEvent](), Doc: "The run has ended; on a run's own stream a bare [DONE] follows.", Bare: true},

@@ -49,7 +49,7 @@ type Run struct {
 	PendingInput     *PendingInput     `json:"pending_input,omitzero" doc:"The question that the run waits for an answer to."`
 	PendingAuth      *PendingAuth      `json:"pending_auth,omitzero" doc:"The authorization that the run waits for."`
 
-	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model,provider_limit,child_runs" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded. provider_limit: the provider's limit of calls or tokens is reached. child_runs: runs that its tool calls started."`
+	WaitingFor    WaitReason `json:"waiting_for,omitzero" enum:"model,provider_limit,child_runs,machine" doc:"What a running run waits for without a worker. model: an endpoint that is down or overloaded. provider_limit: the provider's limit of calls or tokens is reached. child_runs: runs that its tool calls started. machine: the machine of its agent, which carries the run."`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitzero" doc:"When the step that waits is tried again, at the latest."`
 	Attempts      int        `json:"attempts,omitzero" doc:"Failed attempts of the step that waits."`
 
@@ -139,12 +139,8 @@ type Options struct {
 	// Sandbox makes the run a test of a change of its agent; nil: it is not one.
 	Sandbox *Sandbox `json:"sandbox,omitzero"`
 	Visitor bool     `json:"visitor,omitzero"` // it answers a stranger; see AgentSpec.ForVisitors
-}
-
-// Wakes names an item of work; see work.Item.
-type Wakes struct {
-	Kind string `json:"kind"`
-	Key  string `json:"key"`
+	// OnMachine: the machine of the agent carries the run, and reports on it; see Report.
+	OnMachine bool `json:"on_machine,omitzero"`
 }
 
 // apply sets the options that are not set.

@@ -105,6 +105,13 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	if spec.Suspended {
 		return nil, fault.WrongState("agent", "suspended", "starting a run")
 	}
+	if spec.OnMachine && req.Options.Visitor {
+		return nil, fault.New(fault.Conflict, "RUNS_ON_MACHINE", "The agent's runs are carried by a machine, which works for no strangers.")
+	}
+	if spec.OnMachine && req.Options.Sandbox != nil {
+		return nil, fault.New(fault.Conflict, "RUNS_ON_MACHINE",
+			"The agent's runs are carried by its machine, which cannot try what is not saved. Save the change, then start a run.")
+	}
 	if req.RunID == "" {
 		req.RunID = ident.New()
 	}
@@ -123,7 +130,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		},
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
-	r.Options.KeyID, r.Options.Lenient = who.KeyID, nil
+	r.Options.KeyID, r.Options.Lenient, r.Options.OnMachine = who.KeyID, nil, spec.OnMachine
 	if err := capCost(ctx, r, s.CostCap); err != nil {
 		return nil, err
 	}

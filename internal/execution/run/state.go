@@ -80,5 +80,8 @@ const (
 	CodeOutputMismatch   = "output_schema_mismatch"
 	CodeModelRefused     = model.CodeRefused
 	CodeContentFiltered  = model.CodeFiltered
+	CodeMachineSilent    = "machine_silent" // the machine of the agent did not report in time
+	CodeMachineFailed    = "machine_failed" // it reported that the task failed, without a code
+	CodeMachineRunaway   = "machine_runaway"
 	CodeQuotaExceeded    = "quota_exceeded" // the tenant's plan allows no more
 )

@@ -181,6 +181,9 @@ type AgentSpec struct {
 	// of the chat routes that leaves a stream cancels its run.
 	CancelOnDisconnect bool
 
+	// OnMachine: a machine carries the agent's runs, and this platform calls no model for them.
+	OnMachine bool
+
 	ModelRetry ModelRetry
 	Settings   []byte // the agent's model_settings
 

@@ -31,6 +31,10 @@ const WaitsForLimit WaitReason = "provider_limit"
 // that they started.
 const WaitsForRuns WaitReason = "child_runs"
 
+// WaitsForMachine is the reason of a run that the machine of its agent carries. Wait.Next
+// is when it ends unless the machine has reported something by then.
+const WaitsForMachine WaitReason = "machine"
+
 // Wait is what a run waits for. A run that waits holds no worker. At Until it
 // ends as timeout; zero: it waits without limit.
 type Wait struct {
@@ -165,4 +169,10 @@ func HashArguments(arguments string) string {
 	}
 	sum := sha256.Sum256(v)
 	return hex.EncodeToString(sum[:])
+}
+
+// Wakes names an item of work; see work.Item.
+type Wakes struct {
+	Kind string `json:"kind"`
+	Key  string `json:"key"`
 }

@@ -138,6 +138,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 // createCommerce has two customers take part in two courses, an agent two goals, the
 // members two votes, and two teams.
 func (c *Company) createCommerce(add func(parameter, id string)) {
+	c.createMachines(add)
 	c.T.Helper()
 	const all = "/api/v1/commerce/"
 	for _, name := range []string{" first", " second"} {

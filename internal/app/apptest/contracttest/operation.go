@@ -131,8 +131,8 @@ func Operations(n *apptest.Server) []*Operation {
 		o.Streams, o.NeedsPerson = r.Open != nil, needsPerson[r.ID]
 	}
 	for _, raw := range raws {
-		if raw.ID == "" {
-			continue // a page for browsers, with nothing of a company
+		if raw.ID == "" || raw.Upgrade {
+			continue // a page for browsers, with nothing of a company; or a WebSocket, which test/e2e/machines tests
 		}
 		o := add(raw.Row)
 		o.RPCErrors = raw.Path == mcpserver.Path || raw.Path == a2aserver.Path

@@ -173,6 +173,18 @@ var Recipes = map[string]recipe{
 		body: apptest.Object{"execute": false},
 		ids:  func(c *Company, call *Call) { call.Path["todoId"] = c.IDs["todoId"][1] },
 	},
+	"bridgeHeartbeat":  {with: func(c *Company) apptest.Object { return apptest.Object{"machine_id": c.IDs["machineName"][0]} }},
+	"bridgeDeregister": {with: func(c *Company) apptest.Object { return apptest.Object{"machine_id": "gone"} }},
+	"bridgePoll": {ids: func(c *Company, call *Call) {
+		call.Query.Set("machine_id", c.IDs["machineName"][1])
+		call.Query.Set("timeout", "10")
+	}},
+	"bridgeDelegate": {with: func(c *Company) apptest.Object {
+		return apptest.Object{"agent_id": c.IDs["machineAgentId"][0], "message": "made by a test"}
+	}},
+	"pushBridgeTaskEvents":  {body: apptest.Object{"type": "status", "message": "made by a test", "timestamp": "2026-11-27T12:00:00Z"}},
+	"getBridgeTaskApproval": {ids: func(c *Company, call *Call) { call.Query.Set("approval_id", c.Mark) }},
+	"getBridgeAgentSpecs":   {ids: func(c *Company, call *Call) { call.Query.Set("agent_id", c.IDs["machineAgentId"][0]) }},
 	"createTask": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"title": "made by a test", "agent_id": c.IDs["agentId"][0]}
 	}},

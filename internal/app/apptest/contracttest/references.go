@@ -118,6 +118,10 @@ var References = map[string]string{
 	"model_ref":                "", // a name that an endpoint knows
 	"continuation_token":       "", // of the run in the path alone: TestContinuationsOfOthers
 
+	// Of a machine's own choice: another member's is as if there were none.
+	"machine_id": "", "pushBridgeTaskEvents event_id": "", "pushBridgeTaskEvents approval_id": "", "tool_call_id": "",
+	"installed_specs[].spec_id": "",
+
 	"token": "", // of the invite in the path, or of a mail
 
 	// Ids that callers choose themselves.
@@ -133,7 +137,7 @@ var References = map[string]string{
 // PlainParameters are parameters of paths that are no ids: they only mean
 // something beside one.
 var PlainParameters = map[string]bool{
-	"versionNum": true, "label": true, "entity": true, "provider": true,
+	"versionNum": true, "machine": true, "label": true, "entity": true, "provider": true,
 	"slug":    true, // of a profile that everybody sees
 	"version": true, // a number, of which every agent has its own
 	"shareId": true, // the link authorizes its reader
@@ -145,5 +149,5 @@ var Unconditional = map[string]int{
 	"unassignWorkspace agent_id":  404, // a query parameter that is no filter
 	"getAgentObligations agentId": 200, "getAgentViolations agentId": 200,
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,
-	"deleteMemoryEntry entryId": 204, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
+	"deleteMemoryEntry entryId": 204, "updateBridgeAgentCapability agentId": 200, "markNotificationRead notificationId": 200, "deleteNotification notificationId": 200,
 }

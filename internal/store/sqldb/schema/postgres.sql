@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 200 201 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 195 200 201 205 206 207 210 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -141,6 +141,36 @@ CREATE TABLE blobs (
     parts_id text NOT NULL COLLATE pg_catalog."C",
     size bigint NOT NULL,
     refs bigint NOT NULL
+);
+
+CREATE TABLE bridge_events (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    task_id text NOT NULL COLLATE pg_catalog."C",
+    event_key text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE bridge_machines (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    machine_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    user_id text NOT NULL COLLATE pg_catalog."C",
+    facts text NOT NULL COLLATE pg_catalog."C",
+    registered_at bigint NOT NULL,
+    seen_at bigint NOT NULL,
+    left_at bigint NOT NULL,
+    deleted_at bigint NOT NULL
+);
+
+CREATE TABLE bridge_tasks (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    task_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    body text NOT NULL COLLATE pg_catalog."C",
+    taken bigint NOT NULL,
+    offer_at bigint NOT NULL,
+    events bigint NOT NULL,
+    bytes bigint NOT NULL,
+    queued_at bigint NOT NULL
 );
 
 CREATE TABLE browser_sessions (
@@ -1237,6 +1267,15 @@ ALTER TABLE ONLY blob_parts
 ALTER TABLE ONLY blobs
     ADD CONSTRAINT blobs_pkey PRIMARY KEY (tenant_id, sha256);
 
+ALTER TABLE ONLY bridge_events
+    ADD CONSTRAINT bridge_events_pkey PRIMARY KEY (tenant_id, task_id, event_key);
+
+ALTER TABLE ONLY bridge_machines
+    ADD CONSTRAINT bridge_machines_pkey PRIMARY KEY (tenant_id, machine_id);
+
+ALTER TABLE ONLY bridge_tasks
+    ADD CONSTRAINT bridge_tasks_pkey PRIMARY KEY (tenant_id, task_id);
+
 ALTER TABLE ONLY browser_sessions
     ADD CONSTRAINT browser_sessions_pkey PRIMARY KEY (session_id);
 
@@ -1726,6 +1765,10 @@ CREATE UNIQUE INDEX objectives_id ON objectives USING btree (tenant_id, owner_id
 CREATE INDEX objective_tasks_open ON objective_tasks USING btree (tenant_id, owner_id, applied, seq);
 
 CREATE INDEX missions_session ON missions USING btree (tenant_id, session_id, mission_id);
+
+CREATE INDEX bridge_machines_agent ON bridge_machines USING btree (tenant_id, agent_id);
+
+CREATE INDEX bridge_tasks_agent ON bridge_tasks USING btree (tenant_id, agent_id, task_id);
 
 CREATE UNIQUE INDEX marketplace_listings_id ON marketplace_listings USING btree (listing_id);
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 195 200 201 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 195 200 201 205 206 207 210 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1031,6 +1031,39 @@ CREATE TABLE missions (
     PRIMARY KEY (tenant_id, mission_id)
 );
 
+CREATE TABLE bridge_machines (
+    tenant_id     TEXT   NOT NULL,
+    machine_id    TEXT   NOT NULL, -- chosen by the machine
+    agent_id      TEXT   NOT NULL,
+    user_id       TEXT   NOT NULL, -- the member whose keys it uses
+    facts         TEXT   NOT NULL, -- what it says of itself
+    registered_at BIGINT NOT NULL,
+    seen_at       BIGINT NOT NULL,
+    left_at       BIGINT NOT NULL, -- when it said goodbye; 0: it has not
+    deleted_at    BIGINT NOT NULL, -- when its agent was deleted; 0: it was not
+    PRIMARY KEY (tenant_id, machine_id)
+);
+
+CREATE TABLE bridge_tasks (
+    tenant_id TEXT   NOT NULL,
+    task_id   TEXT   NOT NULL, -- the id of its run
+    agent_id  TEXT   NOT NULL,
+    body      TEXT   NOT NULL, -- as the machine gets it
+    taken     BIGINT NOT NULL, -- 1: the machine has reported on it
+    offer_at  BIGINT NOT NULL, -- when a poll may give it again
+    events    BIGINT NOT NULL, -- that were reported
+    bytes     BIGINT NOT NULL, -- of them
+    queued_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, task_id)
+);
+
+CREATE TABLE bridge_events (
+    tenant_id TEXT NOT NULL,
+    task_id   TEXT NOT NULL,
+    event_key TEXT NOT NULL, -- what is reported with the same one counts once
+    PRIMARY KEY (tenant_id, task_id, event_key)
+);
+
 CREATE TABLE integration_documents (
     tenant_id      TEXT  NOT NULL,
     integration_id TEXT  NOT NULL,
@@ -1401,6 +1434,10 @@ CREATE UNIQUE INDEX objectives_id ON objectives (tenant_id, owner_id, objective_
 CREATE INDEX objective_tasks_open ON objective_tasks (tenant_id, owner_id, applied, seq);
 
 CREATE INDEX missions_session ON missions (tenant_id, session_id, mission_id);
+
+CREATE INDEX bridge_machines_agent ON bridge_machines (tenant_id, agent_id);
+
+CREATE INDEX bridge_tasks_agent ON bridge_tasks (tenant_id, agent_id, task_id);
 
 CREATE UNIQUE INDEX marketplace_listings_id ON marketplace_listings (listing_id);
 

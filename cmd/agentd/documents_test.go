@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,12 @@ func TestDocuments(t *testing.T) {
 			sim:    modeltest.New(t, modeltest.Respond(slow)),
 			stdout: []string{"Created agent sums (", "sums  sim-model", "Created agent slow (", "tok0 tok1 ", "tok29", "Cancelled run ", "Status  cancelled"},
 		},
+		{
+			name: "evaluations", file: "docs/evaluations.md", sim: modeltest.New(t, modeltest.Respond(clerk)),
+			stdout: []string{"Created agent clerk (", "Created dataset sums.csv with 8 cases (", "exact 0. The answer differs", "0 of 8: 0.000", "not good enough yet",
+				"+1.000  0.0078", "Variant 2 (version 2) passes 100.0 % more", "New runs are divided: 1=90, 2=10.", "SHARE", "2=100.", "8 of 8: 1.000"},
+			stderr: []string{"--min-pass-rate asks for 0.900"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,6 +64,19 @@ func TestDocuments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// clerk is a model that multiplies, and talks unless its prompt asks for the number
+// alone.
+func clerk(r modeltest.Request) modeltest.Answer {
+	var a, b int
+	if _, err := fmt.Sscanf(r.Chat().Last(model.User), "What is %d times %d?", &a, &b); err != nil {
+		return modeltest.Answer{Text: "I only multiply."}
+	}
+	if strings.Contains(r.Chat().Last(model.System), "number alone") {
+		return modeltest.Answer{Text: fmt.Sprint(a * b)}
+	}
+	return modeltest.Answer{Text: fmt.Sprintf("Gladly! That makes %d, I think.", a*b)}
 }
 
 // slow is a model that takes its time, and as long as it likes for the run that

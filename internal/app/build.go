@@ -53,6 +53,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	}
 	grouped := newTeams(p, accounts, content, agents, execution, permitted)
 	governing.constitution.ConnectRuns(execution.past().Acts)
+	measured := newInsight(p, out, models, accounts, delivery, agents, execution)
 	tools.connect(p, execution.runs, agents.agents, permitted, grouped)
 	agents.connect(execution.runs)
 	machines.connect(execution)
@@ -69,7 +70,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
 		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, grouped),
 		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
-		marketPart(p, agents, execution),
+		marketPart(p, agents, execution), measured.part(p),
 	}
 	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)
 	if err := subscribe(p, execution, parts); err != nil {

@@ -56,7 +56,8 @@ type watcher struct {
 // locks the same row as a notification of the run, and all transactions must
 // lock rows in one order.
 var watcherOrder = []string{
-	"families", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a", "machines", "live", "marketplace",
+	"families", "evaluations", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a", "machines", "live",
+	"marketplace",
 }
 
 // orderWatchers returns the watchers of all parts in watcherOrder. It fails for

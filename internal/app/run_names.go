@@ -31,7 +31,7 @@ func (n runNames) InitiatorName(ctx context.Context, tenant string, by run.Initi
 		return person, nil
 	case run.BySchedule:
 		return n.AgentName(ctx, tenant, by.ID)
-	case run.ByRun, run.BySensor, run.ByTodo, run.ByVisitor, run.ByImprovement, run.ByPlatform:
+	case run.ByRun, run.BySensor, run.ByTodo, run.ByVisitor, run.ByImprovement, run.ByEvaluation, run.ByPlatform:
 		return "", nil
 	default:
 		return "", fault.New(fault.Internal, "", "run: the initiator %s is unknown", by.Type)

@@ -16,6 +16,7 @@ type commands struct {
 		Versions agentVersionsCommand `cmd:"" help:"List the versions of an agent, newest first."`
 		Diff     agentDiffCommand     `cmd:"" help:"Compare two versions of an agent."`
 		Rollback agentRollbackCommand `cmd:"" help:"Go back to an earlier version of an agent, as a new version."`
+		Traffic  agentTrafficCommand  `cmd:"" help:"Divide the runs of an agent among its versions, and compare them."`
 		Delete   agentDeleteCommand   `cmd:"" help:"Delete an agent."`
 	} `cmd:"" group:"Agents" help:"Agents: what they are and how they change."`
 	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
@@ -81,6 +82,17 @@ type commands struct {
 		Resume     initiativeResumeCommand     `cmd:"" help:"Resume a paused initiative."`
 		Delete     initiativeDeleteCommand     `cmd:"" help:"Delete an initiative with its objectives."`
 	} `cmd:"" group:"Agents" help:"Initiatives: goals that are pursued for weeks."`
+
+	Eval struct {
+		Run      evalRunCommand      `cmd:"" help:"Evaluate an agent with a dataset, and fail on a regression: for CI."`
+		List     evalListCommand     `cmd:"" help:"List the evaluations of an agent, newest first."`
+		Show     evalShowCommand     `cmd:"" help:"Show an evaluation with the cases that did not pass."`
+		Compare  evalCompareCommand  `cmd:"" help:"Compare versions and models on the same cases."`
+		Cancel   evalCancelCommand   `cmd:"" help:"Cancel an evaluation."`
+		Datasets evalDatasetsCommand `cmd:"" help:"List the datasets of an agent."`
+		Import   evalImportCommand   `cmd:"" help:"Make a dataset of a file."`
+		Collect  evalCollectCommand  `cmd:"" help:"Make a dataset of what an agent answered."`
+	} `cmd:"" group:"Agents" help:"Evaluations: how good an agent is, measured on datasets."`
 
 	Bridge bridgeCommand `cmd:"" group:"Agents" help:"Connect a folder of this machine as an agent: its runs work here, with its files, commands and MCP servers."`
 

@@ -44,6 +44,9 @@ agentd agent apply -f clerk.yaml --yes`,
 	"agent versions": `agentd agent versions calc`,
 	"agent diff":     `agentd agent diff calc 1 2`,
 	"agent rollback": `agentd agent rollback calc 2`,
+	"agent traffic": `agentd agent traffic calc --split 1=90,2=10 --candidate 2
+agentd agent traffic calc
+agentd agent traffic calc --clear`,
 	"agent delete": `agentd agent create --name scratch
 agentd agent delete scratch --yes`,
 	"run": `agentd run calc "What is 6*7?"
@@ -85,6 +88,16 @@ agentd approvals reject $(agentd approvals list --json | jq -r '.items[0].approv
 	"team chat":         `agentd team chat desk --internal`,
 	"team cancel":       `agentd team cancel desk $(agentd team runs desk --json | jq -r '.items[0].team_run_id')`,
 	"team delete":       `agentd team delete desk`,
+	"eval import": `printf 'input,expected_output\nWhat is 6*7?,42\nWhat is 6*8?,48\n' > sums.csv
+agentd eval import calc sums.csv`,
+	"eval datasets": `agentd eval datasets calc`,
+	"eval run": `agentd eval run calc sums.csv --scorer numeric --min-pass-rate 0.9 --junit report.xml
+export EVAL=$(agentd eval run calc sums.csv --scorer contains --detach)`,
+	"eval list":    `agentd eval list calc`,
+	"eval show":    `agentd eval show calc $EVAL`,
+	"eval compare": `agentd eval compare calc sums.csv --versions 1,2 --scorer numeric`,
+	"eval cancel":  `agentd eval cancel calc $(agentd eval run calc sums.csv --detach)`,
+	"eval collect": `agentd eval collect calc lately --runs 20`,
 
 	"mission start":      `agentd mission start "A garden" --agent clerk --agent calc`,
 	"mission list":       `agentd mission list`,

@@ -73,6 +73,9 @@ import (
 	"agentd/internal/governance/ledger"
 	"agentd/internal/governance/permission"
 	"agentd/internal/governance/voting"
+	"agentd/internal/insight/evaluation"
+	"agentd/internal/insight/experiment"
+	"agentd/internal/insight/rollout"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
@@ -151,6 +154,8 @@ func routes(t *testing.T) []route.Route {
 		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),
 		goods, groups, (&teamrun.Service{Clock: clock.System{}}).Routes(),
 		initiative.New(kernel, initiative.Deps{}).Routes(), mission.New(mission.Deps{}).Routes(),
+		evaluation.New(kernel, evaluation.Options{}).Routes(), rollout.New(rollout.Options{}).Routes(),
+		experiment.New(kernel, experiment.Options{}).Routes(),
 		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), (&bridge.Service{}).Routes(), kinds.Routes(kernel),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),

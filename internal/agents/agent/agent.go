@@ -28,6 +28,9 @@ type Agent struct {
 	// runs a machine carries. It is not stored.
 	OfMachine bool `json:"-"`
 
+	// Traffic divides new runs among versions; nil: all use the newest.
+	Traffic *Traffic `json:"traffic,omitzero" readOnly:"true" doc:"How new runs are divided among versions, set by PUT /agents/{agentId}/traffic. Absent: all use the newest."`
+
 	// Changelog names the version that the update at hand records. It is not
 	// stored with the agent.
 	Changelog string `json:"-"`

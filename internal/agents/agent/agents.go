@@ -28,7 +28,7 @@ type PublishFunc func(tx txn.Tx, tenant, id string, is bool) error
 func New(deps resource.Deps, o Options) *Agents {
 	a := &Agents{deps: deps, workspaces: o.Workspaces, published: o.Published}
 	kept := versions
-	kept.InUse = o.VersionInUse
+	kept.InUse = a.versionInUse(o.VersionInUse)
 	a.store = resource.NewVersioned(a.kind(o), kept, deps)
 	a.recent = resource.NewRecent(a.store.Store, recentBytes)
 	return a

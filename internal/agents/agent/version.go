@@ -5,6 +5,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/authz"
+	"agentd/internal/base/txn"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 )
@@ -22,6 +24,19 @@ var versions = resource.Versions[Agent]{
 // where the version is too old to be kept.
 func (a *Agents) GetVersion(ctx context.Context, tenant, id string, number int64) (resource.Version, error) {
 	return a.store.GetVersion(ctx, tenant, id, number)
+}
+
+// CheckRollback refuses a rollback to a version whose addresses the company may not
+// reach any more, or that is not kept: fault.NotFound.
+func (a *Agents) CheckRollback(ctx context.Context, tenant, id string, number int64) error {
+	return a.store.CheckRollback(ctx, tenant, id, number)
+}
+
+// RollbackTx sets the configuration of an agent that is at one version to that of another,
+// and returns the number of the version that this makes; 0 if it is at another by now. Errors:
+// fault.NotFound.
+func (a *Agents) RollbackTx(tx txn.Tx, who authz.Caller, id string, from, to int64) (int64, error) {
+	return a.store.RollbackTx(tx, who, id, from, to)
 }
 
 // Patch changes a configuration as a merge patch of its agent would; nothing is stored.

@@ -41,11 +41,14 @@ func noticeOf(r *run.Record) (t runNotice, about string, ok bool) {
 	return t, about, true
 }
 
+// evaluated reports whether the run is a case of an evaluation, whose summary reports it.
+func evaluated(r *run.Record) bool { return r.StartedBy != nil && r.StartedBy.Type == run.ByEvaluation }
+
 // OnRunState is a run.Watcher: it notifies people of runs that failed or that wait
 // for a person.
 func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 	t, about, ok := noticeOf(r)
-	if !ok || r.Options.Sandbox != nil {
+	if !ok || r.Options.Sandbox != nil || evaluated(r) {
 		return nil
 	}
 	data, err := json.Marshal(struct {

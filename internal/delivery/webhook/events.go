@@ -41,9 +41,10 @@ func NewRegistry() *Registry {
 		EventType{Name: "quota.threshold", Data: reflect.TypeFor[QuotaData]()},
 		EventType{Name: "quota.exceeded", Data: reflect.TypeFor[QuotaData]()},
 		EventType{Name: "guardrail.violated", Data: reflect.TypeFor[GuardrailData]()},
+		EventType{Name: "eval.auto_rollback", Data: reflect.TypeFor[RollbackData]()},
 	)
 	for _, name := range []string{
-		"eval.auto_rollback", "billing.invoice.created", "billing.payment.failed",
+		"billing.invoice.created", "billing.payment.failed",
 		"initiative.budget_alert", "initiative.budget_exceeded", "initiative.objective_failed", "initiative.goal_completed", "initiative.paused",
 	} {
 		r.Register(EventType{Name: name})
@@ -105,6 +106,21 @@ type QuotaData struct {
 	Limit    float64   `json:"limit"`
 	Percent  int64     `json:"percent" doc:"How much of the limit is used, rounded down."`
 	ResetsAt time.Time `json:"resets_at"`
+}
+
+// RollbackData is the data of eval.auto_rollback.
+type RollbackData struct {
+	_ struct{} `json:"-" name:"WebhookEvalRollbackData"`
+
+	EvalRunID         string  `json:"eval_run_id"`
+	AgentID           string  `json:"agent_id"`
+	DatasetID         string  `json:"dataset_id"`
+	FromVersion       string  `json:"from_version" doc:"The version that did worse."`
+	ToVersion         string  `json:"to_version" doc:"The version whose configuration is in effect again."`
+	NewVersion        string  `json:"new_version" doc:"The version that the rollback made."`
+	BaselineEvalRunID string  `json:"baseline_eval_run_id"`
+	PassRate          float64 `json:"pass_rate"`
+	BaselinePassRate  float64 `json:"baseline_pass_rate"`
 }
 
 // GuardrailData is the data of guardrail.violated.

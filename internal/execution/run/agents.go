@@ -59,7 +59,7 @@ func (s AgentSource) spec(
 		}
 	}
 	spec := specOf(&config)
-	spec.ID, spec.Version, spec.Suspended = id, version, g.Status != agent.Active
+	spec.ID, spec.Version, spec.Suspended, spec.Traffic = id, version, g.Status != agent.Active, g.Traffic
 	return spec, nil
 }
 

@@ -16,6 +16,7 @@ const (
 	ByVisitor  InitiatorType = "visitor" // a stranger, in a public session
 	// ByImprovement is the sandbox test of an improvement proposal.
 	ByImprovement InitiatorType = "improvement"
+	ByEvaluation  InitiatorType = "evaluation"
 	ByPlatform    InitiatorType = "platform"
 )
 
@@ -23,8 +24,8 @@ const (
 type Initiator struct {
 	_ struct{} `json:"-" name:"RunInitiator"`
 
-	Type InitiatorType `json:"type" enum:"key,member,run,schedule,sensor,todo,visitor,improvement,platform" required:"true"`
-	ID   string        `json:"id" required:"true" doc:"Of the key, member, run, sensor, todo or improvement proposal; of the session, for a visitor; of the agent, for a schedule. Empty for the platform."`
+	Type InitiatorType `json:"type" enum:"key,member,run,schedule,sensor,todo,visitor,improvement,evaluation,platform" required:"true"`
+	ID   string        `json:"id" required:"true" doc:"Of the key, member, run, sensor, todo, improvement proposal or evaluation; of the session, for a visitor; of the agent, for a schedule. Empty for the platform."`
 	Name string        `json:"name,omitzero" doc:"What it is called; only with fields=summary."`
 }
 

@@ -101,7 +101,7 @@ func (f *fork) check(ctx context.Context) (last int64, err error) {
 		if f.StepSeq != 1 {
 			return 0, badFork("input", "it can be replaced with step_seq 1 only; send message instead")
 		}
-		if err := checkInput(f.Input); err != nil {
+		if err := CheckInput(f.Input); err != nil {
 			return 0, err
 		}
 	}

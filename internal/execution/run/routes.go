@@ -124,7 +124,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if len(b.Input) == 0 {
 		b.Input = emptyInput
 	}
-	if err := cmp.Or(checkInput(b.Input), CheckSettings(b.Settings)); err != nil {
+	if err := cmp.Or(CheckInput(b.Input), CheckSettings(b.Settings)); err != nil {
 		return nil, err
 	}
 	req := Request{
@@ -149,8 +149,8 @@ var (
 	emptyInput  = schema.Object(`{"message":""}`)
 )
 
-// checkInput refuses an input whose known members are invalid.
-func checkInput(raw schema.Object) error {
+// CheckInput refuses an input whose known members are invalid.
+func CheckInput(raw schema.Object) error {
 	err := inputSchema.Check(raw, false)
 	f := fault.From(err)
 	if f == nil || len(f.Fields) == 0 {

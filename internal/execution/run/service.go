@@ -95,10 +95,7 @@ type Request struct {
 // for a suspended agent, and with ALREADY_EXISTS for a Request.RunID that
 // exists.
 func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
-	spec, err := SpecOf(ctx, s.Agents, &Record{
-		Run:     Run{TenantID: who.TenantID, AgentID: req.AgentID, AgentVersion: req.AgentVersion},
-		Options: Options{Sandbox: req.Options.Sandbox, Visitor: req.Options.Visitor},
-	})
+	spec, err := specOfRequest(ctx, s.Agents, who.TenantID, &req)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +160,31 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		return nil, err
 	}
 	return &r.Run, nil
+}
+
+// specOfRequest returns the configuration that a new run uses: that of the version that it asks
+// for, or the one that the agent's traffic chooses.
+func specOfRequest(ctx context.Context, agents Agents, tenant string, req *Request) (*AgentSpec, error) {
+	r := &Record{
+		Run:     Run{TenantID: tenant, AgentID: req.AgentID, AgentVersion: req.AgentVersion},
+		Options: Options{Sandbox: req.Options.Sandbox, Visitor: req.Options.Visitor},
+	}
+	spec, err := SpecOf(ctx, agents, r)
+	if err != nil || req.AgentVersion != 0 || spec.Traffic == nil {
+		return spec, err
+	}
+	session := ""
+	if req.SessionID != nil {
+		session = *req.SessionID
+	}
+	if r.AgentVersion = spec.Traffic.Choose(session); r.AgentVersion == 0 || r.AgentVersion == spec.Version {
+		return spec, nil
+	}
+	chosen, err := SpecOf(ctx, agents, r)
+	if fault.Is(err, fault.NotFound) { // the version is not kept any more
+		return spec, nil
+	}
+	return chosen, err
 }
 
 // minCap is the cap of a run that may spend nothing: no call with a price is so cheap.

@@ -12,13 +12,15 @@ import (
 const (
 	SourceAPI     = "api"
 	SourceSession = "session"
+	// SourceEvaluation is that of runs that an evaluation starts for its cases.
+	SourceEvaluation = "evaluation"
 )
 
 // sources are the values of metadata.source that count. Callers may use the
 // member for other values of their own.
 var sources = []string{
 	"chat_completions", "responses", "schedule", "mcp", "delegation", "spawn", "todo", "sensor", "team", "a2a", "public", "mission",
-	"initiative", "marketplace",
+	"initiative", "marketplace", SourceEvaluation,
 }
 
 // EndUse returns what is counted of how a run ended.

@@ -172,6 +172,7 @@ type AgentSpec struct {
 	ID        string
 	Version   int64
 	Suspended bool
+	Traffic   *agent.Traffic // of the agent; nil: new runs use its newest version
 	Model     model.Spec
 	Fallback  *model.Spec
 	System    string // the agent's own prompt

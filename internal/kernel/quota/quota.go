@@ -114,11 +114,12 @@ const (
 	SourceEmbeddings = "embeddings" // the embeddings route
 	SourceGuardrail  = "guardrail"  // classifying texts
 	SourceMemory     = "memory"     // extracting memories
+	SourceJudge      = "judge"      // scoring answers in evaluations
 )
 
 var (
 	// ProxySources are the sources of model calls of companies without a run.
-	ProxySources = []string{SourceLLM, SourceMessages, SourceEmbeddings}
+	ProxySources = []string{SourceLLM, SourceMessages, SourceEmbeddings, SourceJudge}
 	// OtherSources are all sources other than runs.
 	OtherSources = append([]string{SourceGuardrail, SourceMemory}, ProxySources...)
 )

@@ -166,6 +166,14 @@ func (s *Store[T]) UpdateTx(tx txn.Tx, who authz.Caller, id string, change func(
 	return t, err
 }
 
+// AmendTx changes a resource as UpdateTx does, by an action of another name. A kind with
+// versions records none, and webhooks receive nothing unless one of the kind's events is
+// of that action.
+func (s *Store[T]) AmendTx(tx txn.Tx, who authz.Caller, id, action string, change func(*T) error) (*T, error) {
+	t, _, err := s.edit(tx, who, id, "", action, func(e *Edit[T]) error { return change(e.New) })
+	return t, err
+}
+
 // edit performs every write to an existing resource but the deletion. match is
 // an If-Match header. change receives the newest version twice: as Old, and as
 // New, which it changes.

@@ -313,7 +313,7 @@ func (v *Versioned[T]) snapshot(ctx context.Context, who authz.Caller, id, chang
 // rollback restores the configuration of a version, which becomes a new
 // version. Fields that did not exist when it was recorded get their defaults.
 func (v *Versioned[T]) rollback(ctx context.Context, who authz.Caller, id string, number int64) (any, error) {
-	if err := v.checkRollback(ctx, who.TenantID, id, number); err != nil {
+	if err := v.CheckRollback(ctx, who.TenantID, id, number); err != nil {
 		return nil, err
 	}
 	return v.answerVersion(ctx, who, id, func(tx txn.Tx, t *T) error {
@@ -326,9 +326,31 @@ func (v *Versioned[T]) rollback(ctx context.Context, who authz.Caller, id string
 	})
 }
 
-// checkRollback checks the addresses that a rollback would bring back: what the
+// RollbackTx restores the configuration of a version where the resource is still at
+// another version, and returns the number of the version that this makes; 0 if it is at
+// another by now. Call CheckRollback before the transaction. Errors: fault.NotFound.
+func (v *Versioned[T]) RollbackTx(tx txn.Tx, who authz.Caller, id string, from, to int64) (int64, error) {
+	t, err := v.GetTx(tx, who.TenantID, id)
+	if err != nil || *v.Number(t) != strconv.FormatInt(from, 10) {
+		return 0, err
+	}
+	old, err := v.findTx(tx, who.TenantID, id, to)
+	if err != nil {
+		return 0, err
+	}
+	t, err = v.UpdateTx(tx, who, id, func(t *T) error {
+		*v.Changelog(t) = fmt.Sprintf(versionRollback, to)
+		return v.restore(t, old)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(*v.Number(t), 10, 64)
+}
+
+// CheckRollback checks the addresses that a rollback would bring back: what the
 // company may reach can have changed since.
-func (v *Versioned[T]) checkRollback(ctx context.Context, tenant, id string, number int64) error {
+func (v *Versioned[T]) CheckRollback(ctx context.Context, tenant, id string, number int64) error {
 	if v.Addresses == nil {
 		return nil
 	}

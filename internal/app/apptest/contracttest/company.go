@@ -150,6 +150,7 @@ func (c *Company) createCommerce(add func(parameter, id string)) {
 	}
 	c.createVotes(add)
 	c.createPursuits(add)
+	c.createEvaluations(add)
 	for range 2 {
 		task := apptest.Object{"agent_id": c.IDs["agentId"][0], "messages": []apptest.Object{
 			{"role": "user", "parts": []apptest.Object{{"type": "text", "text": c.Mark}}}}}

@@ -6,7 +6,13 @@ var References = map[string]string{
 	"agent_id":  "agentId",
 	"tenant_id": "tenantId", // one of the person's
 
-	"session_id":        "sessionId",
+	"session_id": "sessionId",
+	"dataset_id": "datasetId",
+	"run_ids":    "runId",
+
+	"baseline_eval_run_id": "evalRunId",
+	"eval_run_id":          "evalRunId",
+
 	"assign_agent_id":   "agentId",
 	"fork_point_run_id": "runId",
 	"parent_branch_id":  "branchId",

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 195 200 201 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -236,6 +236,40 @@ CREATE TABLE documents (
     ix3 text COLLATE pg_catalog."C",
     ix4 text COLLATE pg_catalog."C",
     words text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE eval_cases (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    dataset_id text NOT NULL COLLATE pg_catalog."C",
+    block bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE evaluation_results (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    eval_run_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    ended bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE evaluations (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    eval_run_id text NOT NULL COLLATE pg_catalog."C",
+    agent_id text NOT NULL COLLATE pg_catalog."C",
+    dataset_id text NOT NULL COLLATE pg_catalog."C",
+    experiment_id text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    status text NOT NULL COLLATE pg_catalog."C",
+    spec text NOT NULL COLLATE pg_catalog."C",
+    total bigint NOT NULL,
+    next bigint NOT NULL,
+    tally text NOT NULL COLLATE pg_catalog."C",
+    summary text NOT NULL COLLATE pg_catalog."C",
+    error text NOT NULL COLLATE pg_catalog."C",
+    cancel bigint NOT NULL,
+    created_at bigint NOT NULL,
+    completed_at bigint NOT NULL
 );
 
 CREATE TABLE files (
@@ -1297,6 +1331,15 @@ ALTER TABLE ONLY document_words
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (kind, tenant_id, id);
 
+ALTER TABLE ONLY eval_cases
+    ADD CONSTRAINT eval_cases_pkey PRIMARY KEY (tenant_id, dataset_id, block);
+
+ALTER TABLE ONLY evaluation_results
+    ADD CONSTRAINT evaluation_results_pkey PRIMARY KEY (tenant_id, eval_run_id, seq);
+
+ALTER TABLE ONLY evaluations
+    ADD CONSTRAINT evaluations_pkey PRIMARY KEY (tenant_id, eval_run_id);
+
 ALTER TABLE ONLY files
     ADD CONSTRAINT files_pkey PRIMARY KEY (tenant_id, file_id);
 
@@ -1769,6 +1812,16 @@ CREATE INDEX missions_session ON missions USING btree (tenant_id, session_id, mi
 CREATE INDEX bridge_machines_agent ON bridge_machines USING btree (tenant_id, agent_id);
 
 CREATE INDEX bridge_tasks_agent ON bridge_tasks USING btree (tenant_id, agent_id, task_id);
+
+CREATE INDEX evaluations_agent ON evaluations USING btree (tenant_id, agent_id, eval_run_id);
+
+CREATE INDEX evaluations_dataset ON evaluations USING btree (tenant_id, dataset_id, eval_run_id);
+
+CREATE INDEX evaluations_experiment ON evaluations USING btree (tenant_id, experiment_id, eval_run_id);
+
+CREATE INDEX evaluations_open ON evaluations USING btree (tenant_id, completed_at);
+
+CREATE INDEX evaluation_results_ended ON evaluation_results USING btree (tenant_id, eval_run_id, ended, seq);
 
 CREATE UNIQUE INDEX marketplace_listings_id ON marketplace_listings USING btree (listing_id);
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 195 200 201 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1064,6 +1064,43 @@ CREATE TABLE bridge_events (
     PRIMARY KEY (tenant_id, task_id, event_key)
 );
 
+CREATE TABLE eval_cases (
+    tenant_id  TEXT   NOT NULL,
+    dataset_id TEXT   NOT NULL,
+    block      BIGINT NOT NULL, -- position of the first of up to 100 cases, by 100
+    body       TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, dataset_id, block)
+);
+
+CREATE TABLE evaluations (
+    tenant_id     TEXT   NOT NULL,
+    eval_run_id   TEXT   NOT NULL,
+    agent_id      TEXT   NOT NULL,
+    dataset_id    TEXT   NOT NULL,
+    experiment_id TEXT   NOT NULL, -- '': none
+    version       BIGINT NOT NULL,
+    status        TEXT   NOT NULL,
+    spec          TEXT   NOT NULL,
+    total         BIGINT NOT NULL,
+    next          BIGINT NOT NULL,
+    tally         TEXT   NOT NULL,
+    summary       TEXT   NOT NULL, -- '': it has not ended
+    error         TEXT   NOT NULL,
+    cancel        BIGINT NOT NULL,
+    created_at    BIGINT NOT NULL,
+    completed_at  BIGINT NOT NULL, -- 0: it has not ended
+    PRIMARY KEY (tenant_id, eval_run_id)
+);
+
+CREATE TABLE evaluation_results (
+    tenant_id   TEXT   NOT NULL,
+    eval_run_id TEXT   NOT NULL,
+    seq         BIGINT NOT NULL,
+    ended       BIGINT NOT NULL,
+    body        TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, eval_run_id, seq)
+);
+
 CREATE TABLE integration_documents (
     tenant_id      TEXT  NOT NULL,
     integration_id TEXT  NOT NULL,
@@ -1438,6 +1475,16 @@ CREATE INDEX missions_session ON missions (tenant_id, session_id, mission_id);
 CREATE INDEX bridge_machines_agent ON bridge_machines (tenant_id, agent_id);
 
 CREATE INDEX bridge_tasks_agent ON bridge_tasks (tenant_id, agent_id, task_id);
+
+CREATE INDEX evaluations_agent ON evaluations (tenant_id, agent_id, eval_run_id);
+
+CREATE INDEX evaluations_dataset ON evaluations (tenant_id, dataset_id, eval_run_id);
+
+CREATE INDEX evaluations_experiment ON evaluations (tenant_id, experiment_id, eval_run_id);
+
+CREATE INDEX evaluations_open ON evaluations (tenant_id, completed_at);
+
+CREATE INDEX evaluation_results_ended ON evaluation_results (tenant_id, eval_run_id, ended, seq);
 
 CREATE UNIQUE INDEX marketplace_listings_id ON marketplace_listings (listing_id);
 

@@ -24,13 +24,14 @@ const (
 
 // Bounds of what a query costs.
 const (
-	maxSought  = 32 // words that are looked up
-	maxGuessed = 8  // words that are nowhere and are found by others
-	maxAlike   = 64 // terms that one word is found by
-	leastPart  = 4  // letters of a part of a compound
-	leastHalf  = 5  // and of one whose other part is nowhere
-	leastSpan  = 6  // and of one in a query whose language is not known
-	leastAlike = 5  // letters of a word that may be misspelled
+	maxSought     = 32 // words that are looked up
+	maxGuessed    = 8  // words that are nowhere and are found by others
+	maxAlike      = 64 // terms that one word is found by
+	leastPart     = 4  // letters of a part of a compound
+	leastHalf     = 5  // and of one whose other part is nowhere
+	leastSpan     = 6  // and of one in a query whose language is not known
+	leastCompound = 9  // letters of a compound in a query whose language is not known
+	leastAlike    = 5  // letters of a word that may be misspelled
 )
 
 // seek returns what the words of a query are found by, in their order and each once. Words
@@ -75,7 +76,7 @@ func (x *Index) lookUp(in *language, token string, guesses *int) sought {
 	for _, form := range forms {
 		w.add(x, form, 1)
 	}
-	if in != nil && in.compounds {
+	if in != nil && in.compounds || in == nil && len(w.terms) == 0 && len(token) >= leastCompound {
 		x.split(in, token, &w)
 	}
 	if len(w.terms) == 0 && *guesses > 0 {

@@ -45,7 +45,7 @@ func BenchmarkSearchProse(b *testing.B) {
 	for _, d := range passages(b, 50_000) {
 		x.Put(d)
 	}
-	g := readGolden(b)
+	g := readGolden(b, "golden.txt")
 	for b.Loop() {
 		for _, q := range g.questions {
 			x.Search(Query{Text: q[1], Strategy: Relevance, Limit: 5})

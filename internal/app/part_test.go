@@ -20,7 +20,10 @@ func TestWatchersAreOrdered(t *testing.T) {
 			return nil
 		}}
 	}
-	all := []watcher{watch("a2a"), watch("search"), watch("notifications"), watch("webhooks"), watch("memory"), watch("sessions"), watch("schedules"), watch("families")}
+	var all []watcher
+	for _, name := range slices.Backward(watcherOrder) {
+		all = append(all, watch(name))
+	}
 	ordered, err := orderWatchers([]part{{watchers: all[:2]}, {watchers: all[2:]}})
 	if err != nil {
 		t.Fatal(err)
@@ -30,8 +33,8 @@ func TestWatchersAreOrdered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"families", "sessions", "schedules", "memory", "webhooks", "notifications", "search", "a2a"}; !slices.Equal(called, want) {
-		t.Errorf("watchers are called in the order %v, want %v", called, want)
+	if !slices.Equal(called, watcherOrder) {
+		t.Errorf("watchers are called in the order %v, want %v", called, watcherOrder)
 	}
 	for name, parts := range map[string][]part{
 		"not in watcherOrder":   {{watchers: append(slices.Clone(all), watch("news"))}},

@@ -36,6 +36,9 @@ const byCode: Record<string, { actions: Action[]; tone: 'bad' | 'warn' | '' }> =
   MAX_DURATION_EXCEEDED: { actions: ['continue', 'agent'], tone: 'bad' },
   PRICING_UNAVAILABLE: { actions: ['agent', 'fork'], tone: 'bad' },
   RUN_CANCELLED: { actions: ['again', 'fork'], tone: '' },
+  machine_silent: { actions: ['continue', 'again'], tone: 'warn' },
+  machine_failed: { actions: ['again', 'agent'], tone: 'bad' },
+  machine_runaway: { actions: ['again', 'agent'], tone: 'bad' },
   internal_error: { actions: ['continue', 'fork'], tone: 'bad' },
 };
 

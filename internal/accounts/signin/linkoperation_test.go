@@ -112,5 +112,5 @@ func TestMethods(t *testing.T) {
 		if got, err = b.call(anybody, "GET", "/api/v1/auth/methods", object{}); err != nil || got.json["email_code"] != false || got.json["link"] != true {
 			b.t.Error(got.json, err)
 		}
-	}, provider, func(_ *bench, c *signin.Config) { c.Signup = true })
+	}, provider, signup)
 }

@@ -58,7 +58,7 @@ var samples = resourcetest.Samples{
 		{Body: `{"name":"` + strings.Repeat("x", 201) + `"}`, Fields: []string{"name"}},
 		{
 			Body: `{"name":7,"model":{"provider":"other","endpoint_url":"x"},"prompts":{"system":1},"mcp":[],"skills":[1],
-				"resource_limits":{"max_steps":-1,"max_duration_ms":1.5},"execution_mode":"bridge","context_window_size":0,
+				"resource_limits":{"max_steps":-1,"max_duration_ms":1.5},"execution_mode":"elsewhere","context_window_size":0,
 				"built_in_tools":["calculator","rm"],"metadata":"x","memory":7,"schedule":{"enabled":true},"worker_reuse":"no"}`,
 			Fields: []string{
 				"name", "model.provider", "model.model_ref", "model.endpoint_url", "prompts.system", "mcp", "skills[0]",

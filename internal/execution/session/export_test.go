@@ -12,7 +12,7 @@ import (
 
 // Send sends a text.
 func (s *Service) Send(ctx context.Context, who authz.Caller, id, text string) (Accepted, error) {
-	return s.messages.send(ctx, who, id, &newMessage{Content: text})
+	return s.messages.send(ctx, who, id, &newMessage{Content: text}, nil)
 }
 
 // CreateTodo creates a todo from a request body.

@@ -228,7 +228,10 @@ func lastEventID(ctx context.Context, store Store, runs Runs, rec *Record) (stri
 		return "", err
 	}
 	r, err := runs.Get(ctx, rec.TenantID, turn.RunID)
-	if err != nil || r.LastEventID == "" {
+	switch {
+	case fault.Is(err, fault.NotFound): // it went meanwhile
+		return "", nil
+	case err != nil || r.LastEventID == "":
 		return "", err
 	}
 	return r.RunID + ":" + r.LastEventID, nil

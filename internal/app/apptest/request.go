@@ -82,8 +82,8 @@ func (n *Server) Do(method, path string, body any, headers ...string) Reply {
 	return out
 }
 
-// readBody reads an answer; of a stream that has no end, what comes up to its
-// frame "ready".
+// readBody reads an answer; of a stream that has no end, what comes up to its frame
+// "ready" or "connected".
 func readBody(resp *http.Response) (all []byte, err error) {
 	if resp.Header.Get("Content-Type") != "text/event-stream" {
 		return io.ReadAll(resp.Body)
@@ -97,7 +97,7 @@ func readBody(resp *http.Response) (all []byte, err error) {
 			return all, nil
 		case err != nil:
 			return all, err
-		case string(line) == "event: ready\n":
+		case string(line) == "event: ready\n" || string(line) == "event: connected\n":
 			ready = true
 		case ready && string(line) == "\n":
 			return all, nil

@@ -31,6 +31,8 @@ var plain = map[string]string{
 	"signin_attempts.long_hash":         "a hash",
 	"signin_factors.recovery":           "hashes",
 	"signin_tickets.hash":               "a hash",
+	"integration_documents.document":    "the compressed description of a service",
+	"visitor_sessions.token_hash":       "a hash",
 	"webhook_events.body":               "an event as it is sent",
 }
 
@@ -70,6 +72,7 @@ var sealers = map[string]string{
 	"accounts/signin":       "signin_tickets, signin_factors, work",
 	"agents/mcp":            "mcp_grants, mcp_pending; states in links, which are not stored",
 	"agents/providerkey":    "llm_credentials",
+	"delivery/integration":  "mcp_pending; states in links, which are not stored",
 	"delivery/notification": "notification_targets; states in links, which are not stored",
 	"delivery/webhook":      "webhooks",
 	"execution/sensor":      "sensors",

@@ -18,7 +18,9 @@ var unaudited = map[string]string{
 	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "decideInbox": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
 	"startMission": aMission, "authorizeMission": aMission, "runMission": aMission, "pauseMission": aMission, "resumeMission": aMission,
 	"abortMission": aMission, "updateMissionObjective": aMission, "tickInitiative": aMission,
-	"replayRun": aRun, "createRunCheckpoint": aRun,
+	"replayRun": aRun, "createRunCheckpoint": aRun, "bridgeDelegate": aRun,
+	"bridgeHeartbeat": aMachine, "pushBridgeTaskEvents": aMachine, "bridgeDeregister": aMachine, "updateBridgeAgentCapability": aMachine,
+	"forgetDeletedMachine": "the machine may register again, which is audited", "importAdminConfig": "each section that it changes has an entry; this one changes none",
 	"putRunFeedback": "it is an opinion, with its author and time", "putSessionRunFeedback": "as putRunFeedback", "deleteRunFeedback": "as putRunFeedback",
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
@@ -54,6 +56,7 @@ var unaudited = map[string]string{
 
 const (
 	aRun       = "a run is its own record: its journal says who started it and what was done"
+	aMachine   = "a machine reports it of itself; its connection and its runs show it"
 	aMission   = "a mission is its own record: its events and its report say what was done, and its runs who started it"
 	talk       = "what is said and planned in a session stands there with its times"
 	remembered = "what an agent remembers is its working state, which it changes itself all the time"

@@ -124,6 +124,8 @@ func routes(t *testing.T) []route.Route {
 	}
 	people := identity.New(identity.Config{Clock: clock.System{}, Box: box, Plans: plans})
 	agents := agent.New(kernel, agent.Options{})
+	governs := slices.Concat(design.New(kernel, design.Options{}).Routes(), court.New(kernel, court.Options{}).Routes(),
+		voting.New(kernel, voting.Options{}).Routes(), ambassador.New(kernel, ambassador.Options{}).Routes())
 	groups := team.New(kernel, team.Options{}).Routes()
 	goods := slices.Concat(product.New(kernel, product.Options{}).Routes(),
 		enrollment.New(kernel, enrollment.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(), (&sales.Service{}).Routes())
@@ -146,9 +148,7 @@ func routes(t *testing.T) []route.Route {
 		guardrail.New(kernel, guardrail.Options{}).Routes(), mcp.New(mcp.Config{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		(&run.Service{}).Routes(), run.Past{}.Routes(), (&review.Service{}).Routes(), session.New(session.Deps{Clock: clock.System{}}).Routes(),
 		schedule.New(schedule.Deps{Clock: clock.System{}}).Routes(), search.New(search.Deps{Clock: clock.System{}}).Routes(),
-		ledger.New(ledger.Deps{}).Routes(), goal.New(kernel, goal.Options{}).Routes(), voting.New(kernel, voting.Options{}).Routes(),
-		court.New(kernel, court.Options{}).Routes(), ambassador.New(kernel, ambassador.Options{}).Routes(),
-		design.New(kernel, design.Options{}).Routes(), improvement.New(kernel, improvement.Options{}).Routes(),
+		ledger.New(ledger.Deps{}).Routes(), goal.New(kernel, goal.Options{}).Routes(), governs, improvement.New(kernel, improvement.Options{}).Routes(),
 		assurance.New(kernel, assurance.Options{Agents: agents.Store()}).Routes(),
 		permission.New(kernel, permission.Options{}).Routes(),
 		constitution.New(constitution.Deps{Elapsed: func() time.Duration { return 0 }}).Routes(),

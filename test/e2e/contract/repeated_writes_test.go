@@ -36,6 +36,10 @@ func countKeptAnswers(n *apptest.Server) int {
 var keptAfterwards = map[string]string{
 	"spawnAgent":            "two commits, of the agent and of its task; a child more",
 	"searchMemory":          "reads",
+	"importAdminConfig":     "sets the same once more",
+	"replayRun":             "a replay more, which changes nothing of the run",
+	"bridgeDelegate":        "a run more",
+	"pushBridgeTaskEvents":  "events with a key count once",
 	"checkGovernance":       "reads",
 	"checkSpawnPermission":  "reads",
 	"checkDeadlock":         "reads",

@@ -330,7 +330,7 @@ var Recipes = map[string]recipe{
 	}},
 	"setAdminModelConfig":           {body: apptest.Object{"default_model": ""}},
 	"updateAdminConfigRateLimits":   {body: apptest.Object{"tenant": "1000000/m"}},
-	"updateAdminConfigPlatformUrls": {body: apptest.Object{"urls": apptest.Object{"webhook_base_url": nil}}},
+	"updateAdminConfigPlatformUrls": {body: apptest.Object{"public_base_url": nil, "webhook_base_url": nil}},
 	"deleteCompany":                 {ids: freshInitiative},
 
 	"createTenant":         {body: apptest.Object{"name": "made by a test"}},

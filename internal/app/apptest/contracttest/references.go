@@ -3,7 +3,8 @@ package contracttest
 // References maps the fields of bodies and queries to the path parameter whose IDs
 // they take, or to "" where the value is stored without being looked up.
 var References = map[string]string{
-	"agent_id":  "agentId",
+	"agent_id":        "agentId",
+	"public_agent_id": "agentId", "published_agent_ids": "agentId",
 	"tenant_id": "tenantId", // one of the person's
 
 	"session_id": "sessionId",

@@ -134,6 +134,9 @@ type Set struct {
 // Join returns a set with the tools of both sets. If both have a tool of the same
 // name, the receiver's is used.
 func (s Set) Join(other Set) Set {
+	if len(other.entries) == 0 {
+		return s // also the zero Set, which has no limits
+	}
 	joined := Set{limits: other.limits, entries: slices.Clip(s.entries)}
 	for _, e := range other.entries {
 		if s.find(e.Name) == nil {

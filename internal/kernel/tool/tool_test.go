@@ -233,3 +233,22 @@ func FuzzArguments(f *testing.F) {
 		}
 	})
 }
+
+// The zero Set has no limits, so a set that is joined with it keeps its own.
+func TestJoinedWithNothing(t *testing.T) {
+	t.Parallel()
+	r, err := NewRegistry(Limits{}, Tool{
+		Name: "echo", Description: "Echoes.", Parameters: jsontext.Value(`{"type":"object"}`),
+		Run: func(context.Context, Call) (Result, error) { return Result{Output: "fine"}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, _ := r.Select([]string{"echo"})
+	for name, joined := range map[string]Set{"before": set.Join(Set{}), "after": Set{}.Join(set)} {
+		got, err := joined.Call(t.Context(), Call{Name: "echo", Arguments: `{}`})
+		if err != nil || got.Output != "fine" {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}

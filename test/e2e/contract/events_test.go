@@ -33,7 +33,7 @@ func TestEventsAreAsPublished(t *testing.T) {
 	for name, provoke := range map[string]func(*testing.T, *eventChecker){
 		"approval": approvalEvents, "input": inputEvents, "pause": pauseEvents, "guardrail": guardrailEvents,
 		"memory": memoryEvents, "ends": endEvents, "authorization": authorizationEvents, "session": sessionEvents,
-		"rules": ruleEvents,
+		"rules": ruleEvents, "machine": machineEvents,
 	} {
 		t.Run(name, func(t *testing.T) { provoke(t, e) })
 	}
@@ -210,6 +210,22 @@ func authorizationEvents(t *testing.T, e *eventChecker) {
 	e.run(t, agent, "connect", nil, func(path string) {
 		e.waitFor(path, "auth_required")
 		e.n.Expect(200, "POST", path+"/cancel", nil)
+	})
+}
+
+func machineEvents(t *testing.T, e *eventChecker) {
+	agent := e.n.Expect(201, "POST", "/api/v1/bridge/register", object{
+		"machine_id": "build-7", "capabilities": []string{"read_file"}, "working_directory": "/work", "version": "1",
+	})["agent_id"].(string)
+	e.run(t, agent, "work", nil, func(path string) {
+		apptest.Eventually(t, func() bool { return e.n.Expect(200, "GET", path, nil)["waiting_for"] == "machine" })
+		for _, event := range []object{
+			{"type": "status", "status": "working"}, {"type": "metrics", "metrics": object{"tool_calls_count": 1}},
+			{"type": "completed", "message": "Done."},
+		} {
+			event["timestamp"] = "2026-11-27T12:00:00Z"
+			e.n.Expect(200, "POST", "/api/v1/bridge/tasks/"+strings.TrimPrefix(path, "/api/v1/runs/")+"/events", event)
+		}
 	})
 }
 

@@ -29,3 +29,15 @@ func (c *Company) createMachines(add func(parameter, id string)) {
 	})
 	c.Expect(200, "POST", "/api/v1/runs/"+c.IDs["bridgeTaskId"][0]+"/approve", nil)
 }
+
+// approvedTask makes a task whose approval was decided, which its machine has not read.
+func approvedTask(c *Company, call *Call) {
+	task := c.StartRun(c.IDs["machineAgentId"][0], c.Mark, nil)
+	apptest.Eventually(c.T, func() bool { return c.Expect(200, "GET", "/api/v1/runs/"+task, nil)["waiting_for"] == "machine" })
+	c.Expect(200, "POST", "/api/v1/bridge/tasks/"+task+"/events", apptest.Object{
+		"type": "approval_request", "approval_id": c.Mark, "tool_name": c.Mark, "timestamp": "2026-11-27T12:00:00Z",
+	})
+	c.Expect(200, "POST", "/api/v1/runs/"+task+"/approve", nil)
+	call.Path["bridgeTaskId"] = task
+	call.Query.Set("approval_id", c.Mark)
+}

@@ -183,7 +183,7 @@ var Recipes = map[string]recipe{
 		return apptest.Object{"agent_id": c.IDs["machineAgentId"][0], "message": "made by a test"}
 	}},
 	"pushBridgeTaskEvents":  {body: apptest.Object{"type": "status", "message": "made by a test", "timestamp": "2026-11-27T12:00:00Z"}},
-	"getBridgeTaskApproval": {ids: func(c *Company, call *Call) { call.Query.Set("approval_id", c.Mark) }},
+	"getBridgeTaskApproval": {ids: approvedTask},
 	"getBridgeAgentSpecs":   {ids: func(c *Company, call *Call) { call.Query.Set("agent_id", c.IDs["machineAgentId"][0]) }},
 	"createTask": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"title": "made by a test", "agent_id": c.IDs["agentId"][0]}

@@ -36,7 +36,9 @@ func TestAnswersAreAsPublished(t *testing.T) {
 					if op.Method == http.MethodGet && !op.Streams && len(op.PathParams) == 1 && !contracttest.PlainParameters[p] {
 						k := c.OwnCall(op)
 						k.Path[p] = id
-						calls = append(calls, k)
+						if op.ID != "getBridgeTaskApproval" { // an approval belongs to one task
+							calls = append(calls, k)
+						}
 					}
 				}
 			}

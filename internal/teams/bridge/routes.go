@@ -144,7 +144,7 @@ func (s operations) routes() []route.Route {
 	delegate.Doc = "Starts a run of the machine's agent. A machine that is offline gets it when it comes back."
 	events := row("POST", "/tasks/{bridgeTaskId}/events", "pushBridgeTaskEvents", "Report events of a task", taskScopes)
 	events.Errors, events.BodyOf = []int{404, 413}, reflect.TypeFor[[]Event]()
-	events.Example = `{"event_id":"1","type":"status","status":"working","timestamp":"2026-11-27T12:00:00Z"}`
+	events.Example = `[{"event_id":"1","type":"status","status":"working","timestamp":"2026-11-27T12:00:00Z"}]`
 	events.Limits = []route.Limit{{N: 6000, Per: time.Minute}}
 	events.Doc = "One event, or a list of at most 500, and at most 1 MiB. They go into the stream of the run. What was reported before " +
 		"counts once. " +

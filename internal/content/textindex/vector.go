@@ -6,8 +6,8 @@ import (
 )
 
 // vector is the direction of an embedding, a byte for each number: cosines are off by
-// less than a hundredth. The sign bits of all numbers find candidates thirty times as
-// fast as the numbers do.
+// less than a hundredth. The sign bits of all numbers find candidates without
+// multiplying.
 type vector struct {
 	values []int8  // nil: no direction
 	scale  float32 // of values, so that the length is 1
@@ -82,7 +82,7 @@ func product(a, b []int8) int32 {
 
 const (
 	// exactNumbers is how many numbers of vectors a search compares without looking for
-	// candidates first: ten milliseconds.
+	// candidates first.
 	exactNumbers = 12 << 20
 	// candidates is how many vectors are compared at least once there are more, and
 	// candidatesOf how many for each that is wanted.

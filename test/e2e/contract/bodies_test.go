@@ -166,7 +166,7 @@ func TestBodyHeaders(t *testing.T) {
 			empty := c.SendBytes(op.Method, head(jsonType, "Content-Length: 0"))
 			switch {
 			case op.Optional:
-				if empty.StatusCode == 400 || empty.StatusCode >= 500 && empty.StatusCode != 501 { // 501: switched off here
+				if empty.StatusCode == 400 || empty.StatusCode >= 500 && (empty.StatusCode != 501 || op.ID != "createBillingPortalSession") { // no Stripe
 					t.Errorf("no body, which is optional: %d %s", empty.StatusCode, empty.Body)
 				}
 			default:

@@ -79,7 +79,7 @@ type Config struct {
 	// HideMetrics lets /metrics not exist here, because Private serves it.
 	HideMetrics bool
 
-	BodyBudget   int64         // bytes of large bodies in memory at once; 0: 32 MiB
+	BodyBudget   int64         // bytes of large bodies in memory at once; 0: 24 MiB
 	BodyTimeout  time.Duration // for a small body to arrive, more for a large one; 0: 20 s
 	Heartbeat    time.Duration // of silent streams; 0: 15 s
 	RecheckEvery time.Duration // of the credentials of streams; 0: 3 s
@@ -155,7 +155,7 @@ func New(c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.bodies = newBodies(orDefault(c.BodyBudget, 32<<20), orDefault(c.BodyTimeout, 20*time.Second))
+	s.bodies = newBodies(orDefault(c.BodyBudget, 24<<20), orDefault(c.BodyTimeout, 20*time.Second))
 	s.streams = newStreams(streamTimes{
 		heartbeat: orDefault(c.Heartbeat, 15*time.Second),
 		recheck:   orDefault(c.RecheckEvery, 3*time.Second),

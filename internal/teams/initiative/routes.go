@@ -38,7 +38,7 @@ type (
 
 type (
 	statusView struct {
-		_ struct{} `json:"-" name:"InitiativeStatus"`
+		_ struct{} `json:"-" name:"InitiativeStatusUpdate"`
 
 		Status string `json:"status" enum:"active,paused" required:"true"`
 	}

@@ -61,7 +61,7 @@ type Available struct {
 
 // Classification is whether a goal needs a plan.
 type Classification struct {
-	_ struct{} `json:"-" name:"MissionClassification"`
+	_ struct{} `json:"-" name:"MissionAssessment"`
 
 	Classification string  `json:"classification" enum:"quick_reply,mission" required:"true"`
 	Score          float64 `json:"score" required:"true" doc:"0 to 1: how much the goal looks like several things to do."`

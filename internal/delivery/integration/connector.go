@@ -216,17 +216,6 @@ func (s *core) enabled(id string) *Connector {
 	return c
 }
 
-// ids returns the connectors that can be used, for messages.
-func (s *core) ids() string {
-	var ids []string
-	for _, c := range s.catalogue.all {
-		if s.enabled(c.ID) != nil {
-			ids = append(ids, c.ID)
-		}
-	}
-	return strings.Join(ids, ", ")
-}
-
 // Info is what the operator's settings show of a connector.
 type Info struct{ ID, Name, Icon, AuthType, Provider string }
 

@@ -35,11 +35,11 @@ func bill(t *testing.T, o model.Offering, more int) float64 {
 func TestEveryPartOfAPriceIsUsed(t *testing.T) {
 	t.Parallel()
 	var set Pricing
-	if err := setting.Merge(&set, jsontext.Value(`{"models":{"p/m":{`+prices+`}}}`)); err != nil {
+	if err := (&setting.Section[Pricing]{}).Merge(&set, jsontext.Value(`{"models":{"p/m":{`+prices+`}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	var listed Models
-	if err := setting.Merge(&listed, jsontext.Value(`{"models":[{"provider":"p","id":"m","context_window":7000,"max_output_tokens":70,`+
+	if err := (&setting.Section[Models]{}).Merge(&listed, jsontext.Value(`{"models":[{"provider":"p","id":"m","context_window":7000,"max_output_tokens":70,`+
 		`"capabilities":{"thinking":false},`+prices+`}]}`)); err != nil {
 		t.Fatal(err)
 	}

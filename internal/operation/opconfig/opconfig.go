@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/ptr"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/ratelimit"
@@ -119,14 +120,15 @@ func (c *Config) Caps() run.Limits {
 type URLs struct {
 	_ struct{} `json:"-" name:"AdminConfigUrls"`
 
-	Public   string `json:"public_base_url" format:"uri" maxLength:"2048" doc:"Address in the links that the service hands out, in place of AGENTD_PUBLIC_URL; null: that one."`
-	Webhooks string `json:"webhook_base_url" format:"uri" maxLength:"2048" doc:"Address in the links of sensors, which other services call; null: public_base_url."`
+	Public   *string `json:"public_base_url" format:"uri" maxLength:"2048" nullable:"true" doc:"Address in the links that the service hands out, in place of AGENTD_PUBLIC_URL; null: that one."`
+	Webhooks *string `json:"webhook_base_url" format:"uri" maxLength:"2048" nullable:"true" doc:"Address in the links of sensors, which other services call; null: public_base_url."`
 }
 
 func checkURLs(u *URLs) error {
 	var wrong []fault.Field
-	for name, text := range map[string]string{"public_base_url": u.Public, "webhook_base_url": u.Webhooks} {
-		if text == "" {
+	for name, value := range map[string]*string{"public_base_url": u.Public, "webhook_base_url": u.Webhooks} {
+		text := ptr.Value(value)
+		if value == nil {
 			continue
 		}
 		at, err := url.Parse(text)
@@ -143,10 +145,10 @@ func checkURLs(u *URLs) error {
 
 // PublicURL returns where this service is reached, without a slash at the end; "" where
 // that is not set.
-func (c *Config) PublicURL() string { return strings.TrimRight(c.urls.Get().Public, "/") }
+func (c *Config) PublicURL() string { return strings.TrimRight(ptr.Value(c.urls.Get().Public), "/") }
 
 // WebhookURL returns where sensors are reached; "" where that is not set.
-func (c *Config) WebhookURL() string { return strings.TrimRight(c.urls.Get().Webhooks, "/") }
+func (c *Config) WebhookURL() string { return strings.TrimRight(ptr.Value(c.urls.Get().Webhooks), "/") }
 
 // Auth is how people sign in.
 type Auth struct {

@@ -23,7 +23,7 @@ type published[T, O any] struct {
 	example string
 	wrap    string // the member of the document that has the values; "": it is them
 	shown   func(*T) O
-	merge   func(*T, jsontext.Value) error // nil: setting.Merge
+	merge   func(*T, jsontext.Value) error // nil: that of the section
 	answer  func(*T) any                   // of a change; nil: shown
 }
 
@@ -40,12 +40,12 @@ func routes[T, O any](s *setting.Section[T], p published[T, O]) []route.Route {
 		return row
 	}
 	get, put := operation("GET", "get", ""), operation("PUT", "update",
-		" The body is merged: objects member by member, null takes a member back, "+
+		" The body is merged: objects member by member, null resets a member, "+
 			"arrays are replaced. A change acts on every node within two seconds.")
 	get.Summary, put.Summary = "Get "+p.what, "Update "+p.what
 	put.BodyOf, put.Partial, put.Example, put.Errors = reflect.TypeFor[O](), true, p.example, []int{422}
 	if p.merge == nil {
-		p.merge = setting.Merge[T]
+		p.merge = s.Merge
 	}
 	if p.answer == nil {
 		p.answer = func(value *T) any { return p.shown(value) }

@@ -50,7 +50,7 @@ func Routes[T any](s *Section[T], p Published[T]) []route.Route {
 	}
 	get := Operation("GET", path, p.GetID, "Get "+p.What, p.Doc)
 	put := Operation("PUT", path, p.PutID, "Update "+p.What,
-		p.Doc+" The body is merged: objects member by member, null removes a member, arrays are replaced. "+
+		p.Doc+" The body is merged: objects member by member, null resets a member, arrays are replaced. "+
 			"A change acts on every node within two seconds.")
 	put.BodyOf, put.Partial, put.Example = reflect.TypeFor[T](), true, p.Example
 	if p.Patch != nil {
@@ -59,7 +59,7 @@ func Routes[T any](s *Section[T], p Published[T]) []route.Route {
 	return []route.Route{
 		route.Action(get, func(context.Context, authz.Caller, *struct{}) (T, error) { return shown(s.Get()), nil }),
 		route.Action(put, func(ctx context.Context, who authz.Caller, in *sectionIn) (out T, err error) {
-			err = s.Update(ctx, who, func(value *T) error { return Merge(value, in.Body) }, func(value *T) any {
+			err = s.Update(ctx, who, func(value *T) error { return s.Merge(value, in.Body) }, func(value *T) any {
 				out = shown(value)
 				return out
 			})
@@ -68,13 +68,19 @@ func Routes[T any](s *Section[T], p Published[T]) []route.Route {
 	}
 }
 
-// Merge applies a merge patch (RFC 7396) to a value.
-func Merge[T any](value *T, patch jsontext.Value) error {
+// Merge applies a merge patch (RFC 7396) to a value of the section. A member that is null
+// in the patch becomes what it is where nothing is set: the program's configuration, or
+// nothing. Members of members are removed by null. Errors: fault.Malformed, fault.Invalid.
+func (s *Section[T]) Merge(value *T, patch jsontext.Value) error {
 	now, err := json.Marshal(value, revealed)
 	if err != nil {
 		return err
 	}
-	merged, err := merge(now, patch)
+	initial, err := json.Marshal(s.Initial, revealed)
+	if err != nil {
+		return err
+	}
+	merged, err := merge(now, patch, initial)
 	if err != nil {
 		return err
 	}
@@ -86,15 +92,18 @@ func Merge[T any](value *T, patch jsontext.Value) error {
 	return nil
 }
 
-func merge(object, patch jsontext.Value) (jsontext.Value, error) {
+// merge applies a merge patch, by which members that are null become those of initial.
+func merge(object, patch, initial jsontext.Value) (jsontext.Value, error) {
 	if patch.Kind() != '{' {
 		return patch, nil
 	}
-	into := map[string]jsontext.Value{}
-	if object.Kind() == '{' {
-		if err := json.Unmarshal(object, &into); err != nil {
-			return nil, err
-		}
+	into, err := members(object)
+	if err != nil {
+		return nil, err
+	}
+	reset, err := members(initial)
+	if err != nil {
+		return nil, err
 	}
 	changes, err := schema.Members(patch)
 	if err != nil {
@@ -103,11 +112,25 @@ func merge(object, patch jsontext.Value) (jsontext.Value, error) {
 	for _, m := range changes {
 		if m.Value.Kind() == 'n' {
 			delete(into, m.Name)
+			if value, ok := reset[m.Name]; ok {
+				into[m.Name] = value
+			}
 			continue
 		}
-		if into[m.Name], err = merge(into[m.Name], m.Value); err != nil {
+		if into[m.Name], err = merge(into[m.Name], m.Value, nil); err != nil {
 			return nil, err
 		}
 	}
 	return json.Marshal(into, json.Deterministic(true))
+}
+
+// members returns those of an object; none where it is something else.
+func members(object jsontext.Value) (map[string]jsontext.Value, error) {
+	into := map[string]jsontext.Value{}
+	if object.Kind() == '{' {
+		if err := json.Unmarshal(object, &into); err != nil {
+			return nil, err
+		}
+	}
+	return into, nil
 }

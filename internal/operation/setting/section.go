@@ -226,7 +226,7 @@ func (s *Section[T]) importTx(tx txn.Tx, who authz.Caller, body jsontext.Value) 
 			}
 			*value = *fresh
 		}
-		return Merge(value, body)
+		return s.Merge(value, body)
 	})
 	return err
 }

@@ -36,24 +36,24 @@ func (s *Service) Routes() []route.Route {
 	create.Doc = "No key is needed. The answer has the token of the session, which all of its other operations take; " +
 		"pages of this service also get it as a cookie. A repetition with the token within 3 seconds returns the same session (200), " +
 		"unless fresh is true."
-	get := row("GET", session, "getPublicSession", "Get a visitor's session", 401, 403, 404, 410)
+	get := row("GET", session, "getPublicSession", "Get a visitor's session", 401, 403, 404, 410, 501)
 	get.Doc = "Can be read for a day, also when it takes no more messages."
-	send := row("POST", session+"/messages", "sendPublicMessage", "Send a visitor's message", 401, 403, 404, 409, 410, 429)
+	send := row("POST", session+"/messages", "sendPublicMessage", "Send a visitor's message", 401, 403, 404, 409, 410, 429, 501)
 	send.Status, send.Example = 202, `{"content":"When do you open?"}`
 	send.Doc = "One message is answered at a time. The answer comes on the event stream."
-	stream := row("GET", session+"/events", "streamPublicSessionEvents", "Stream the events of a visitor's session", 401, 403, 404, 410, 429)
+	stream := row("GET", session+"/events", "streamPublicSessionEvents", "Stream the events of a visitor's session", 401, 403, 404, 410, 429, 501)
 	stream.Events = &events
 	stream.Doc = "Server-sent events of the session's answers, with ids of the form `<runId>:<seq>`. Past events come first; " +
 		"Last-Event-ID resumes right after an event. Ends with `session_closed`."
-	respond := row("POST", session+"/respond", "respondToPublicHitl", "Answer the agent's question", 401, 403, 404, 409, 410, 429)
+	respond := row("POST", session+"/respond", "respondToPublicHitl", "Answer the agent's question", 401, 403, 404, 409, 410, 429, 501)
 	respond.Example = `{"response":"The red one"}`
-	cancel := row("POST", session+"/runs/{runId}/cancel", "cancelPublicRun", "Cancel an answer", 401, 403, 404, 409, 410)
-	upload := row("POST", session+"/upload", "uploadPublicImage", "Upload a visitor's image", 401, 403, 404, 410, 413, 415, 429)
+	cancel := row("POST", session+"/runs/{runId}/cancel", "cancelPublicRun", "Cancel an answer", 401, 403, 404, 409, 410, 501)
+	upload := row("POST", session+"/upload", "uploadPublicImage", "Upload a visitor's image", 401, 403, 404, 410, 413, 415, 429, 501)
 	upload.Uploads = []string{route.Form, route.Bytes}
 	upload.Doc = "Send the bytes of an image (PNG, JPEG, GIF or WebP) up to 8 MiB, as they are or as the field file of a form."
-	report := row("POST", session+"/reports", "reportPublicSession", "Report what was said", 401, 403, 404, 410, 429)
+	report := row("POST", session+"/reports", "reportPublicSession", "Report what was said", 401, 403, 404, 410, 429, 501)
 	report.Status, report.Example = 202, `{"target_type":"session","target_id":"0197b5a0-3c1e-7d2a-9b41-5f0c8e6d7a21","reason":"spam"}`
-	content := row("GET", "/files/{fileId}/content", "getPublicFileContent", "Get a public image", 403, 404)
+	content := row("GET", "/files/{fileId}/content", "getPublicFileContent", "Get a public image", 403, 404, 501)
 	content.Doc = "Images that visitors sent, and those that public profiles show: " +
 		"of which the logo or the branding of a public company has the id."
 	content.CrossOrigin = false

@@ -184,6 +184,10 @@ func TestPlatformURLs(t *testing.T) {
 	if !strings.Contains(string(sensor.Body), "https://hooks.example.com/") {
 		t.Errorf("the sensor is %s", sensor.Body)
 	}
+	put(n, "platform-urls", object{"urls": object{"webhook_base_url": nil}}) // the other stays
+	if urls := n.Expect(200, "GET", configPath+"platform-urls", nil)["urls"].(object); urls["webhook_base_url"] != nil || urls["public_base_url"] == nil {
+		t.Errorf("after one was reset: %v", urls)
+	}
 	if r := n.Do("PUT", configPath+"platform-urls", object{"urls": object{"public_base_url": "agents"}}); r.StatusCode != 422 {
 		t.Errorf("an address without a scheme: %d %s", r.StatusCode, r.Body)
 	}
@@ -330,7 +334,7 @@ func TestSmallSections(t *testing.T) {
 	t.Run("logging", func(t *testing.T) {
 		put(n, "logging", object{"level": "error"})
 		n.Do("GET", "/api/v1/me", nil, "X-Request-Id", "while-only-errors")
-		put(n, "logging", object{"level": "info"})
+		put(n, "logging", object{"level": nil})
 		n.Do("GET", "/api/v1/me", nil, "X-Request-Id", "while-all-is-logged")
 		apptest.Eventually(t, func() bool { return strings.Contains(log.String(), "while-all-is-logged") })
 		if strings.Contains(log.String(), "while-only-errors") {

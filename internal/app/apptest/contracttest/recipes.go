@@ -328,10 +328,9 @@ var Recipes = map[string]recipe{
 		path := "/api/v1/admin/llm-defaults/" + call.Path["provider"]
 		c.WithKey(apptest.OwnerKey).Expect(200, "PUT", path, apptest.Object{"api_key": "sk-made-by-a-test"})
 	}},
-	"setAdminModelConfig":           {body: apptest.Object{"default_model": ""}},
-	"updateAdminConfigRateLimits":   {body: apptest.Object{"tenant": "1000000/m"}},
-	"updateAdminConfigPlatformUrls": {body: apptest.Object{"public_base_url": nil, "webhook_base_url": nil}},
-	"deleteCompany":                 {ids: freshInitiative},
+	"setAdminModelConfig":         {body: apptest.Object{"default_model": ""}},
+	"updateAdminConfigRateLimits": {body: apptest.Object{"tenant": "1000000/m"}},
+	"deleteCompany":               {ids: freshInitiative},
 
 	"createTenant":         {body: apptest.Object{"name": "made by a test"}},
 	"updateAdminTenant":    {body: apptest.Object{"name": "named by a test"}},

@@ -70,7 +70,7 @@ func start(t *testing.T, db *sqldb.DB, box *secret.Box, log audit.Recorder, seal
 func (n *node) patch(t *testing.T, patch string) error {
 	t.Helper()
 	who := authz.Caller{TenantID: ident.New()}
-	return n.section.Update(t.Context(), who, func(v *limits) error { return setting.Merge(v, jsontext.Value(patch)) }, func(v *limits) any { return v })
+	return n.section.Update(t.Context(), who, func(v *limits) error { return n.section.Merge(v, jsontext.Value(patch)) }, func(v *limits) any { return v })
 }
 
 // A section has its initial value until it is set; a change is merged, checked, recorded
@@ -116,14 +116,17 @@ func TestSections(t *testing.T) {
 				two.Reload("unknown")
 				check(two, "another node")
 				check(start(t, db, box, log, sealed), "a node that starts")
-				if len(log.entries) != 2 || log.entries[0].Action != "setting.updated" || log.entries[0].TargetID != "limits" {
+				if err := one.patch(t, `{"steps":null}`); err != nil || one.section.Get().Steps != 5 {
+					t.Errorf("a member that is null: %+v, %v", one.section.Get(), err)
+				}
+				if len(log.entries) != 3 || log.entries[0].Action != "setting.updated" || log.entries[0].TargetID != "limits" {
 					t.Fatalf("recorded: %+v", log.entries)
 				}
 				if d := string(log.entries[0].Details); !strings.Contains(d, `"steps":5`) || !strings.Contains(d, `"steps":7`) || strings.Contains(d, "sk-0") {
 					t.Errorf("recorded: %s", d)
 				}
 				row, err := settingsql.New(db).Get(t.Context(), "limits")
-				if err != nil || row.Version != 2 {
+				if err != nil || row.Version != 3 {
 					t.Fatalf("%+v, %v", row, err)
 				}
 				if sealed != !bytes.Contains(append(row.Body, row.Sealed...), []byte("sk-0123456789")) {

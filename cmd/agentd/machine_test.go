@@ -95,6 +95,7 @@ func (m *machine) start(line string) *process {
 	// exec: signals are for the program, not for the shell.
 	p.cmd = exec.CommandContext(context.WithoutCancel(m.t.Context()), "sh", "-c", "exec "+line)
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = m.dir, m.env, &p.out, &p.errs
+	p.cmd.WaitDelay = 5 * time.Second // what a script started may go on and hold its output
 	if err := p.cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (s *Toolsets) callPostgres(ctx context.Context, v *Integration, o *Operatio
 	if err != nil {
 		return tool.Result{}, err
 	}
-	out, err := json.Marshal(rows)
+	out, err := json.Marshal(rows, json.Deterministic(true))
 	return tool.Result{Output: string(out)}, err
 }
 

@@ -136,7 +136,7 @@ func fromYAML(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "", "The OpenAPI document cannot be read: %s.", err).Because(err)
 	}
-	out, err := json.Marshal(value)
+	out, err := json.Marshal(value, json.Deterministic(true))
 	if err == nil && len(out) > MaxDocument {
 		err = fault.New(fault.Invalid, "", "The OpenAPI document has more than %d bytes as JSON.", MaxDocument)
 	}

@@ -22,6 +22,9 @@ func (s *Service) Routes() []route.Route {
 		"Lines of JSON, oldest first, of runs that are at least ten seconds old. Each line is a run with its `cursor`: send that of the last "+
 			"line as `after` to continue, also after an answer that was cut off.", 422)
 	export.Reads, export.Errors = "run.exported", []int{422}
+	events := row("GET", "/runs/{runId}/events/export", "exportRunEvents", "Export the events of a run",
+		"Lines of JSON: the data of each event of the stream so far, text chunks included, exactly as they were streamed.", 422)
+	events.Reads = "run.events_exported"
 	checkpoint := row("POST", "/runs/{runId}/checkpoint", "createRunCheckpoint", "Mark a checkpoint in a run",
 		"Marks the last step that was committed. The run goes on. A run that has ended takes no checkpoints.", 409)
 	checkpoint.Status, checkpoint.Scopes, checkpoint.Role = 201, []authz.Scope{"runs:create"}, authz.Developer
@@ -39,9 +42,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(row("GET", "/runs/{runId}/queue-position", "getRunQueuePosition", "Get a run's place in the queue",
 			"How many runs of the company go first, and this one; 0 for a run that has been started, has ended, or waits for something else."),
 			s.queuePosition),
-		route.Action(row("GET", "/runs/{runId}/events/export", "exportRunEvents", "Export the events of a run",
-			"Lines of JSON: the data of each event of the stream so far, text chunks included, exactly as they were streamed.", 422),
-			s.exportEvents),
+		route.Action(events, s.exportEvents),
 		route.Action(row("GET", "/runs/{runId}/audit-log", "getRunAuditLog", "Read what was done to a run",
 			"Who approved, rejected or cancelled, oldest first.", 422), s.auditOfRun),
 		route.Action(session, s.auditOfSession),

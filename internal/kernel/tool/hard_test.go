@@ -258,7 +258,7 @@ func TestSchemasFromOutside(t *testing.T) {
 // The regular expressions of a schema share a budget in each check.
 func TestPatternsOfSchemas(t *testing.T) {
 	t.Parallel()
-	r, err := NewRegistry(Limits{Arguments: 1 << 20})
+	r, err := NewRegistry(Limits{Arguments: 1 << 20, Timeout: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

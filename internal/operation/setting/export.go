@@ -53,6 +53,7 @@ type Imported struct {
 func (s *Service) DocumentRoutes() []route.Route {
 	get := Operation("GET", "/config/export", "exportAdminConfig", "Export the settings",
 		"All sections that are set, as one document that can be imported elsewhere. Secrets are left out.")
+	get.Reads = "setting.exported"
 	put := Operation("POST", "/config/import", "importAdminConfig", "Import settings",
 		"Replaces the sections that the document has, all of them or none. What a section leaves out is as in the program's configuration; "+
 			"secrets stay as they are.", 422)

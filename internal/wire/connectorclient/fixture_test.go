@@ -179,7 +179,7 @@ func (f *fixture) call(name string, arguments any) tool.Result {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	text, err := json.Marshal(arguments)
+	text, err := json.Marshal(arguments, json.Deterministic(true))
 	if err != nil {
 		f.t.Fatal(err)
 	}

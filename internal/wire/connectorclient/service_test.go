@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -104,7 +105,7 @@ func TestToolsOfAnOpenAPIDocument(t *testing.T) {
 		f.call("shelter_pet", object{"petId": "../admin"})
 		want := []string{
 			"GET /v1/pets?kind=dog&kind=cat  trace=abc key=",
-			`POST /v1/pets {"name":"Rex","mother":{"name":"Lassie"}} trace= key=step-1`,
+			`POST /v1/pets {"mother":{"name":"Lassie"},"name":"Rex"} trace= key=step-1`,
 			"GET /v1/pets/..%2Fadmin  trace= key=",
 		}
 		if diff := cmp.Diff(want, s.asked); diff != "" {
@@ -249,9 +250,9 @@ func TestHealth(t *testing.T) {
 	t.Parallel()
 	eachDB(t, func(f *fixture) {
 		t := f.t
-		up := true
+		var up atomic.Bool
 		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !up {
+			if !up.Load() {
 				panic(http.ErrAbortHandler)
 			}
 			answer(w, 200, object{"login": "ada"})
@@ -260,12 +261,12 @@ func TestHealth(t *testing.T) {
 			got := f.must("getIntegration", nil, id(f))
 			return fmt.Sprint(got["status"], " ", got["health"].(object)["state"], " ", got["connect_error"] == nil)
 		}
-		up = false
+		up.Store(false)
 		made := f.add("github", object{"token": "a", "base_url": url})
 		if got := state(); got != "error failing false" || made["connect_error"] == nil {
 			t.Errorf("saved while down: %s", got)
 		}
-		up = true
+		up.Store(true)
 		test := f.must("testIntegration", nil, id(f))
 		if got := state(); test["success"] != true || test["ok"] != true || got != "error failing false" {
 			t.Errorf("a test that works: %v, %s", test, got)
@@ -273,7 +274,7 @@ func TestHealth(t *testing.T) {
 		if synced := f.must("syncIntegration", nil, id(f)); synced["status"] != "active" || synced["last_sync_at"] == nil {
 			t.Errorf("after sync: %v", synced)
 		}
-		up = false
+		up.Store(false)
 		if res := f.call("github_get_user", object{}); !res.Failed || !strings.Contains(res.Output, "cannot be reached") {
 			t.Errorf("a call while down: %+v", res)
 		}
@@ -283,7 +284,7 @@ func TestHealth(t *testing.T) {
 		if test := f.must("testAgentIntegration", nil, f.agent, id(f)); test["success"] != false || test["message"] == nil {
 			t.Errorf("a test that fails: %v", test)
 		}
-		up = true
+		up.Store(true)
 		if res := f.call("github_get_user", object{}); res.Failed {
 			t.Errorf("a call that works again: %+v", res)
 		}

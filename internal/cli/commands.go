@@ -84,13 +84,13 @@ type commands struct {
 	} `cmd:"" group:"Agents" help:"Initiatives: goals that are pursued for weeks."`
 
 	Eval struct {
+		Datasets evalDatasetsCommand `cmd:"" help:"List the datasets of an agent."`
+		Import   evalImportCommand   `cmd:"" help:"Make a dataset of a file."`
 		Run      evalRunCommand      `cmd:"" help:"Evaluate an agent with a dataset, and fail on a regression: for CI."`
 		List     evalListCommand     `cmd:"" help:"List the evaluations of an agent, newest first."`
 		Show     evalShowCommand     `cmd:"" help:"Show an evaluation with the cases that did not pass."`
 		Compare  evalCompareCommand  `cmd:"" help:"Compare versions and models on the same cases."`
 		Cancel   evalCancelCommand   `cmd:"" help:"Cancel an evaluation."`
-		Datasets evalDatasetsCommand `cmd:"" help:"List the datasets of an agent."`
-		Import   evalImportCommand   `cmd:"" help:"Make a dataset of a file."`
 		Collect  evalCollectCommand  `cmd:"" help:"Make a dataset of what an agent answered."`
 	} `cmd:"" group:"Agents" help:"Evaluations: how good an agent is, measured on datasets."`
 

@@ -33,8 +33,9 @@ func TestApprovalInbox(t *testing.T) {
 		agent := n.CreateAgent(object{"built_in_tools": []string{"calculator"}, "policies": object{
 			"tool_approvals": []object{{"tool_name": "calculator", "approval": "when", "condition": `arguments.expression.contains("*")`}},
 		}})
-		first, second := n.StartRun(agent, "One", nil), n.StartRun(agent, "Two", nil)
+		first := n.StartRun(agent, "One", nil)
 		n.WaitStatus(first, "awaiting_approval")
+		second := n.StartRun(agent, "Two", nil) // later: the inbox is in the order of asking
 		n.WaitStatus(second, "awaiting_approval")
 		n.Stop()
 		n = apptest.Restart(t, n.Config)

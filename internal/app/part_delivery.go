@@ -49,8 +49,8 @@ func newDelivery(p *platform, out *egress, accounts *accounts) (*delivery, error
 			p.announce.Tx(tx, c.TenantID, live.Change{Kind: "notification", ID: c.ID, Op: c.Op, User: c.UserID, Row: c.Row})
 		},
 	})
-	d.webhooks, err = newWebhooks(p, out, accounts)
-	return d, err
+	d.webhooks = newWebhooks(p, out, accounts)
+	return d, nil
 }
 
 func (d *delivery) part(p *platform, accounts *accounts) part {
@@ -95,7 +95,7 @@ func newMail(p *platform) (*mail.Post, error) {
 	return mail.NewPost(cfg), nil
 }
 
-func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service, error) {
+func newWebhooks(p *platform, out *egress, accounts *accounts) *webhook.Service {
 	attempts := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "agentd_webhook_attempt_seconds", Help: "Duration of webhook delivery attempts, by success.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -110,7 +110,7 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) (*webhook.Service
 		},
 	})
 	p.events.Connect(webhooks)
-	return webhooks, nil
+	return webhooks
 }
 
 // notifyAdmins notifies the admins of a tenant of a quota event.

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"strings"
-	"time"
 
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/authz"
@@ -53,7 +52,7 @@ func newInitiatives(p *platform, crew *objective.Crew, delivery *delivery, conte
 			_, err := content.workspaces.Table.LockTx(tx, tenant, id)
 			return err
 		},
-		Cron: func(expression, zone string) (func(time.Time) time.Time, error) { return todoCron(expression, zone) },
+		Cron: todoCron,
 		NotifyTx: func(tx txn.Tx, tenant string, n initiative.Notice) error {
 			note := notification.Notification{
 				TenantID: tenant, Type: notification.SystemAlert, Title: n.Title, Message: n.Message, Priority: notification.Warning,

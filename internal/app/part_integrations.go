@@ -80,9 +80,9 @@ var _ engine.RemoteTools = remoteTools{}
 
 // Any implements engine.RemoteTools.
 func (r remoteTools) Any(ctx context.Context, tenant, agent string, field schema.Object) (bool, error) {
-	any, err := r.servers.Any(ctx, tenant, agent, field)
-	if err != nil || any {
-		return any, err
+	found, err := r.servers.Any(ctx, tenant, agent, field)
+	if err != nil || found {
+		return found, err
 	}
 	return r.integrations.Any(ctx, tenant, agent)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/base/ident"
 	"agentd/internal/client"
 )
 
@@ -61,27 +60,9 @@ type initiativeArgument struct {
 
 // path returns the path of the initiative in the API, or of what is below it.
 func (a initiativeArgument) path(s *server, below ...string) (string, error) {
-	if ident.Valid(a.Initiative) {
-		return client.Path(initiativesPath, append([]string{a.Initiative}, below...)...), nil
-	}
-	var ids, names []string
-	for one, err := range client.List[initiative](s, s.Client, initiativesPath, nil, 0) {
-		if err != nil {
-			return "", err
-		}
-		names = append(names, one.Value.Name)
-		if one.Value.Name == a.Initiative {
-			ids = append(ids, one.Value.InitiativeID)
-		}
-	}
-	switch len(ids) {
-	case 1:
-		return client.Path(initiativesPath, append(ids, below...)...), nil
-	case 0:
-		return "", fmt.Errorf("there is no initiative with the name %q%s\nThey are listed by:  %s initiative list",
-			a.Initiative, meant(a.Initiative, names), s.deps.Program)
-	}
-	return "", fmt.Errorf("%d initiatives have the name %q; say which by its id:\n  %s", len(ids), a.Initiative, strings.Join(ids, "\n  "))
+	return lookup[initiative]{
+		path: initiativesPath, noun: "initiative", list: "initiative list", key: func(one initiative) (id, name string) { return one.InitiativeID, one.Name },
+	}.find(s, a.Initiative, below...)
 }
 
 type initiativeListCommand struct{ listing }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/base/ident"
 	"agentd/internal/client"
 )
 
@@ -143,27 +142,9 @@ type integrationArgument struct {
 
 // path returns the path of the integration in the API, or of what is below it.
 func (a integrationArgument) path(s *server, below ...string) (string, error) {
-	if ident.Valid(a.Integration) {
-		return client.Path(integrationsPath, append([]string{a.Integration}, below...)...), nil
-	}
-	var ids, names []string
-	for c, err := range client.List[connection](s, s.Client, integrationsPath, nil, 0) {
-		if err != nil {
-			return "", err
-		}
-		names = append(names, c.Value.Name)
-		if c.Value.Name == a.Integration {
-			ids = append(ids, c.Value.ID)
-		}
-	}
-	switch len(ids) {
-	case 1:
-		return client.Path(integrationsPath, append(ids, below...)...), nil
-	case 0:
-		return "", fmt.Errorf("there is no integration with the name %q%s\nThey are listed by:  %s integration list",
-			a.Integration, meant(a.Integration, names), s.deps.Program)
-	}
-	return "", fmt.Errorf("%d integrations have the name %q; say which by its id:\n  %s", len(ids), a.Integration, strings.Join(ids, "\n  "))
+	return lookup[connection]{
+		path: integrationsPath, noun: "integration", list: "integration list", key: func(one connection) (id, name string) { return one.ID, one.Name },
+	}.find(s, a.Integration, below...)
 }
 
 type integrationShowCommand struct {

@@ -16,7 +16,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"agentd/internal/base/ident"
 	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
@@ -81,27 +80,9 @@ type kbArgument struct {
 
 // path returns the path of the knowledge base in the API.
 func (a kbArgument) path(s *server) (string, error) {
-	if ident.Valid(a.KB) {
-		return client.Path(basesPath, a.KB), nil
-	}
-	var ids, names []string
-	for b, err := range client.List[knowledgeBase](s, s.Client, basesPath, nil, 0) {
-		if err != nil {
-			return "", err
-		}
-		names = append(names, b.Value.Name)
-		if b.Value.Name == a.KB {
-			ids = append(ids, b.Value.ID)
-		}
-	}
-	switch len(ids) {
-	case 1:
-		return client.Path(basesPath, ids[0]), nil
-	case 0:
-		return "", fmt.Errorf("there is no knowledge base with the name %q%s\nThey are listed by:  %s kb list",
-			a.KB, meant(a.KB, names), s.deps.Program)
-	}
-	return "", fmt.Errorf("%d knowledge bases have the name %q; say which by its id:\n  %s", len(ids), a.KB, strings.Join(ids, "\n  "))
+	return lookup[knowledgeBase]{
+		path: basesPath, noun: "knowledge base", list: "kb list", key: func(one knowledgeBase) (id, name string) { return one.ID, one.Name },
+	}.find(s, a.KB)
 }
 
 type kbAddCommand struct {

@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/config"
+	"agentd/internal/base/ident"
 	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
@@ -155,4 +157,39 @@ func meant(name string, names []string) string {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	return ""
+}
+
+// lookup finds resources of a kind, which commands take by an id or an exact name.
+type lookup[T any] struct {
+	path string // of their list in the API
+	noun string // what one is called
+	list string // the command that lists them
+	key  func(T) (id, name string)
+}
+
+// find returns the path in the API of the resource with an id or a name, or of what is
+// below it.
+func (l lookup[T]) find(s *server, idOrName string, below ...string) (string, error) {
+	if ident.Valid(idOrName) {
+		return client.Path(l.path, append([]string{idOrName}, below...)...), nil
+	}
+	var ids, names []string
+	for doc, err := range client.List[T](s, s.Client, l.path, nil, 0) {
+		if err != nil {
+			return "", err
+		}
+		id, name := l.key(doc.Value)
+		names = append(names, name)
+		if name == idOrName {
+			ids = append(ids, id)
+		}
+	}
+	switch len(ids) {
+	case 1:
+		return client.Path(l.path, append(ids, below...)...), nil
+	case 0:
+		return "", fmt.Errorf("there is no %s with the name %q%s\nThey are listed by:  %s %s",
+			l.noun, idOrName, meant(idOrName, names), s.deps.Program, l.list)
+	}
+	return "", fmt.Errorf("%d %ss have the name %q; say which by its id:\n  %s", len(ids), l.noun, idOrName, strings.Join(ids, "\n  "))
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"agentd/internal/base/ident"
 	"agentd/internal/base/text"
 	"agentd/internal/client"
 )
@@ -53,27 +52,9 @@ type teamArgument struct {
 
 // path returns the path of the team in the API, or of what is below it.
 func (a teamArgument) path(s *server, below ...string) (string, error) {
-	if ident.Valid(a.Team) {
-		return client.Path(teamsPath, append([]string{a.Team}, below...)...), nil
-	}
-	var ids, names []string
-	for t, err := range client.List[team](s, s.Client, teamsPath, nil, 0) {
-		if err != nil {
-			return "", err
-		}
-		names = append(names, t.Value.Name)
-		if t.Value.Name == a.Team {
-			ids = append(ids, t.Value.TeamID)
-		}
-	}
-	switch len(ids) {
-	case 1:
-		return client.Path(teamsPath, append(ids, below...)...), nil
-	case 0:
-		return "", fmt.Errorf("there is no team with the name %q%s\nThey are listed by:  %s team list",
-			a.Team, meant(a.Team, names), s.deps.Program)
-	}
-	return "", fmt.Errorf("%d teams have the name %q; say which by its id:\n  %s", len(ids), a.Team, strings.Join(ids, "\n  "))
+	return lookup[team]{
+		path: teamsPath, noun: "team", list: "team list", key: func(one team) (id, name string) { return one.TeamID, one.Name },
+	}.find(s, a.Team, below...)
 }
 
 type teamListCommand struct{ listing }

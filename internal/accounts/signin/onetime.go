@@ -197,15 +197,15 @@ func (m methods) routes() []route.Route {
 	return []route.Route{
 		route.Action(route.Row{
 			Method: "GET", Path: "/api/v1/auth/methods", ID: "listSignInMethods", Tag: tag, Public: true,
-			AnswerOf: reflect.TypeFor[SignInMethods](),
+			AnswerOf: reflect.TypeFor[MethodList](),
 			Summary:  "List the ways of signing in",
 			Doc:      "What a page for signing in offers. Needs no credential.",
 		}, m.list),
 	}
 }
 
-// SignInMethods answers GET /auth/methods.
-type SignInMethods struct {
+// MethodList answers GET /auth/methods.
+type MethodList struct {
 	_ struct{} `json:"-" name:"SignInMethods"`
 
 	Link      bool            `json:"link" doc:"Whether one-time links work here: POST /auth/link."`
@@ -217,8 +217,8 @@ type SignInMethods struct {
 	Providers []OAuthProvider `json:"providers" doc:"Providers with which people sign in: GET /auth/oauth/{provider}/start."`
 }
 
-func (m methods) list(context.Context, authz.Caller, *nothing) (SignInMethods, error) {
-	return SignInMethods{
+func (m methods) list(context.Context, authz.Caller, *nothing) (MethodList, error) {
+	return MethodList{
 		Link: true, Key: true, EmailCode: m.outbox.Configured(), Signup: m.signupOn(), Terms: m.signupOn(), MFA: true,
 		Providers: m.providers.shown(),
 	}, nil

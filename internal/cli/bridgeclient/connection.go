@@ -75,6 +75,7 @@ func (m *machine) connection(ctx context.Context) (greeted bool, err error) {
 	dialing, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	url := "ws" + strings.TrimPrefix(strings.TrimRight(m.URL, "/"), "http") + "/api/v1/bridge/ws"
+	//nolint:bodyclose // Dial reads and closes the body itself
 	conn, res, err := websocket.Dial(dialing, url, &websocket.DialOptions{
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + m.Key.Reveal()}},
 	})

@@ -42,9 +42,9 @@ func startServers(ctx context.Context, c Config) (*servers, error) {
 }
 
 func (s *servers) start(ctx context.Context, c Config, line []string) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // close ends it
 	ctx, cancel := context.WithTimeout(ctx, serverStart)
 	defer cancel()
-	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir, cmd.Stderr, cmd.Env = c.Dir, os.Stderr, withoutKeys(os.Environ())
 	client := mcp.NewClient(&mcp.Implementation{Name: "agentd-bridge", Version: c.Version}, nil)
 	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)

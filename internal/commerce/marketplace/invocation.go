@@ -277,25 +277,13 @@ type invocationPage struct {
 	HasMore bool             `json:"has_more" required:"true"`
 }
 
-func (s *Service) listInvocations(ctx context.Context, who authz.Caller, in *listIn) (invocationPage, error) {
-	scope := page.ScopeOf(who.TenantID, "marketplace_invocations", in)
-	limit := page.Limit(in.Limit, 20, 100)
-	after, err := s.Cursors.Open(scope, in.Cursor)
-	if err != nil {
-		return invocationPage{}, err
+func (s *Service) listInvocations(ctx context.Context, who authz.Caller, in *listIn) (out invocationPage, err error) {
+	p := pager[Invocation, invocationView]{
+		scope: page.ScopeOf(who.TenantID, "marketplace_invocations", in), limit: in.Limit, cursor: in.Cursor,
+		list: func(w page.Window) ([]Invocation, error) { return s.Store.ListInvocations(ctx, who.TenantID, w) },
+		id:   func(i *Invocation) string { return i.InvocationID }, view: invocationViewOf,
 	}
-	found, err := s.Store.ListInvocations(ctx, who.TenantID, page.Window{After: after, Limit: limit + 1})
-	if err != nil {
-		return invocationPage{}, err
-	}
-	out := invocationPage{Items: []invocationView{}, HasMore: len(found) > limit}
-	if out.HasMore {
-		found = found[:limit]
-		cursor := s.Cursors.Seal(scope, found[limit-1].InvocationID)
-		out.Cursor = &cursor
-	}
-	for i := range found {
-		out.Items = append(out.Items, invocationViewOf(&found[i]))
-	}
-	return out, nil
+	out.Items, out.Cursor, err = p.read(s.Cursors)
+	out.HasMore = out.Cursor != nil
+	return out, err
 }

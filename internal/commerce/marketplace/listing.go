@@ -431,27 +431,15 @@ type listingPage struct {
 }
 
 // listOwn pages through the company's own listings, drafts included.
-func (s *Service) listOwn(ctx context.Context, who authz.Caller, in *listIn) (listingPage, error) {
-	scope := page.ScopeOf(who.TenantID, "marketplace_listings", in)
-	limit := page.Limit(in.Limit, 20, 100)
-	after, err := s.Cursors.Open(scope, in.Cursor)
-	if err != nil {
-		return listingPage{}, err
+func (s *Service) listOwn(ctx context.Context, who authz.Caller, in *listIn) (out listingPage, err error) {
+	p := pager[Listing, view]{
+		scope: page.ScopeOf(who.TenantID, "marketplace_listings", in), limit: in.Limit, cursor: in.Cursor,
+		list: func(w page.Window) ([]Listing, error) { return s.Store.List(ctx, who.TenantID, w) },
+		id:   func(l *Listing) string { return l.ListingID }, view: viewOf,
 	}
-	found, err := s.Store.List(ctx, who.TenantID, page.Window{After: after, Limit: limit + 1})
-	if err != nil {
-		return listingPage{}, err
-	}
-	out := listingPage{Items: []view{}, HasMore: len(found) > limit}
-	if out.HasMore {
-		found = found[:limit]
-		cursor := s.Cursors.Seal(scope, found[limit-1].ListingID)
-		out.Cursor = &cursor
-	}
-	for i := range found {
-		out.Items = append(out.Items, viewOf(&found[i]))
-	}
-	return out, nil
+	out.Items, out.Cursor, err = p.read(s.Cursors)
+	out.HasMore = out.Cursor != nil
+	return out, err
 }
 
 type categoryList struct {

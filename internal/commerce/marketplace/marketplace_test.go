@@ -3,6 +3,7 @@ package marketplace_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -146,9 +147,7 @@ func (m *market) must(who authz.Caller, id string, body any, values ...string) o
 func (m *market) list(who authz.Caller, name string, more object) string {
 	m.t.Helper()
 	body := object{"agent_id": ident.New(), "name": name, "category": "research", "publish": true}
-	for k, v := range more {
-		body[k] = v
-	}
+	maps.Copy(body, more)
 	return m.must(who, "createMarketplaceListing", body)["listing_id"].(string)
 }
 
@@ -256,9 +255,7 @@ func TestListingsThatAreRefused(t *testing.T) {
 			"tag":            {object{"tags": []string{""}}, "tags[0]"},
 		} {
 			body := object{"agent_id": ident.New(), "name": "n", "category": "other"}
-			for k, v := range test.more {
-				body[k] = v
-			}
+			maps.Copy(body, test.more)
 			_, err := m.do(who, "createMarketplaceListing", body)
 			if !fault.Is(err, fault.Invalid) || len(fault.From(err).Fields) != 1 || fault.From(err).Fields[0].Field != test.field {
 				t.Errorf("%s: %v", name, err)

@@ -108,31 +108,18 @@ type reviewPage struct {
 
 // listReviews pages through the ratings of a listing that is no draft. Anybody may read
 // them.
-func (s *Service) listReviews(ctx context.Context, _ authz.Caller, in *reviewsIn) (reviewPage, error) {
+func (s *Service) listReviews(ctx context.Context, _ authz.Caller, in *reviewsIn) (out reviewPage, err error) {
 	if _, err := s.Store.GetPublished(ctx, in.ListingID); err != nil {
-		return reviewPage{}, err
+		return out, err
 	}
-	scope := page.ScopeOf("", "marketplace_reviews", in)
-	limit := page.Limit(in.Limit, 20, 100)
-	after, err := s.Cursors.Open(scope, in.Cursor)
-	if err != nil {
-		return reviewPage{}, err
+	p := pager[Rating, ratingView]{
+		scope: page.ScopeOf("", "marketplace_reviews", in), limit: in.Limit, cursor: in.Cursor,
+		list: func(w page.Window) ([]Rating, error) { return s.Store.ListRatings(ctx, in.ListingID, w) },
+		id:   func(r *Rating) string { return r.RatingID }, view: ratingViewOf,
 	}
-	found, err := s.Store.ListRatings(ctx, in.ListingID, page.Window{After: after, Limit: limit + 1})
-	if err != nil {
-		return reviewPage{}, err
-	}
-	out := reviewPage{Reviews: []ratingView{}, HasMore: len(found) > limit}
-	if out.HasMore {
-		found = found[:limit]
-		cursor := s.Cursors.Seal(scope, found[limit-1].RatingID)
-		out.Cursor = &cursor
-	}
-	for i := range found {
-		out.Reviews = append(out.Reviews, ratingViewOf(&found[i]))
-	}
-	out.Total = len(found)
-	return out, nil
+	out.Reviews, out.Cursor, err = p.read(s.Cursors)
+	out.Total, out.HasMore = len(out.Reviews), out.Cursor != nil
+	return out, err
 }
 
 type favourite struct {

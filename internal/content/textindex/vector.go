@@ -94,14 +94,14 @@ const (
 // these are not all, but more than depth of those that are the most similar.
 func (x *Index) nearest(q *Query, like *vector, depth int, each func(slot int32, cosine float64)) {
 	compare := func(at int) { each(int32(at), x.slots[at].vector.cosine(like)) }
-	comparable := func(at int) bool {
+	eligible := func(at int) bool {
 		s := &x.slots[at]
 		return len(s.vector.values) == len(like.values) && q.wanted(s)
 	}
 	most := max(candidates, candidatesOf*depth)
 	if x.vectors <= most || x.vectors*len(like.values) <= x.exact {
 		for at := range x.slots {
-			if comparable(at) {
+			if eligible(at) {
 				compare(at)
 			}
 		}
@@ -110,7 +110,7 @@ func (x *Index) nearest(q *Query, like *vector, depth int, each func(slot int32,
 	distances := make([]int32, len(x.slots)) // plus one; 0: not wanted
 	counts := make([]int, len(like.values)+1)
 	for at := range x.slots {
-		if comparable(at) {
+		if eligible(at) {
 			d := x.slots[at].vector.differing(like)
 			distances[at] = int32(d) + 1
 			counts[d]++

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -68,7 +70,7 @@ func (c *Connector) merged(v *Integration, sent jsontext.Value) (document []byte
 			open[name] = stored
 		case field.check(&wrong, "config."+name, value):
 			if field.Secret {
-				secrets[name] = value.(string) //nolint:errcheck // check
+				secrets[name] = value.(string)
 			} else {
 				open[name] = value
 			}
@@ -289,7 +291,7 @@ func (s *core) addresses(v *Integration) []egress.Address {
 		}
 	}
 	if host := text(values["host"]); host != "" {
-		all = append(all, egress.Address{Field: "config.host", URL: fmt.Sprintf("https://%s:%d", host, number(values["port"]))})
+		all = append(all, egress.Address{Field: "config.host", URL: "https://" + net.JoinHostPort(host, strconv.Itoa(number(values["port"])))})
 	}
 	return all
 }

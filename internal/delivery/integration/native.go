@@ -13,12 +13,11 @@ import (
 	"agentd/internal/kernel/tool"
 )
 
-// How connections are encrypted.
+// How connections are encrypted. Any other value of Database.TLS and MailServer.TLS is
+// the strict default of its connector: a checked certificate, or STARTTLS.
 const (
-	tlsOff    = "off"
-	tlsOn     = "on"     // of mail: from the first byte
-	tlsVerify = "verify" // of databases: as on; the name is checked too
-	tlsStart  = "starttls"
+	TLSOff = "off"
+	TLSOn  = "on" // of mail: from the first byte; of databases: any certificate is accepted
 )
 
 // maxRows is how many rows of a query a model gets.

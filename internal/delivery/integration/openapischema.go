@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -46,16 +47,11 @@ func (d *document) resolved(raw jsontext.Value, budget *int, through []string, d
 		if json.Unmarshal(ref, &to) != nil {
 			return map[string]any{}
 		}
-		for _, known := range through {
-			if known == to {
-				return map[string]any{}
-			}
-		}
 		target, ok := d.resolve(to)
-		if !ok {
+		if !ok || slices.Contains(through, to) {
 			return map[string]any{}
 		}
-		return d.resolved(target, budget, append(through[:len(through):len(through)], to), depth)
+		return d.resolved(target, budget, append(slices.Clip(through), to), depth)
 	}
 	return d.members(members, budget, through, depth)
 }
@@ -110,9 +106,7 @@ func allowNull(s map[string]any, members map[string]jsontext.Value) {
 		return
 	}
 	s["type"] = []any{kind, "null"}
-	if _, listed := s["enum"]; listed {
-		delete(s, "enum") // it need not list null, which is allowed
-	}
+	delete(s, "enum") // it need not list null, which is allowed
 }
 
 // Bounds of YAML, whose aliases could make little text much.

@@ -17,7 +17,7 @@ func (s Rows) Row(ctx context.Context, tenant, id string) (*Run, error) {
 	}
 	rows := []Run{r.Run}
 	rows[0].Summarize()
-	return &rows[0], families{s.Service}.addNames(ctx, tenant, rows)
+	return &rows[0], families(s).addNames(ctx, tenant, rows)
 }
 
 // ApprovalRow returns an approval with what its agent is called, and its arguments: a
@@ -27,7 +27,7 @@ func (s Rows) ApprovalRow(ctx context.Context, tenant, id string) (*Approval, er
 	if err != nil {
 		return nil, err
 	}
-	a.AgentName, err = families{s.Service}.agentName(ctx, tenant, a.AgentID, map[string]string{})
+	a.AgentName, err = families(s).agentName(ctx, tenant, a.AgentID, map[string]string{})
 	return a, err
 }
 

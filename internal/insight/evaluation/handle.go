@@ -74,10 +74,7 @@ func (d *drive) step() error {
 	if err != nil {
 		return err
 	}
-	planned, err := d.plan()
-	if err != nil {
-		return err
-	}
+	planned := d.plan()
 	if planned != nil {
 		d.results = append(d.results, planned...)
 		if err := d.commit(func(tx txn.Tx) error { return d.Queue.HoldTx(tx, d.lease, d.Lease) }); err != nil {
@@ -294,11 +291,11 @@ func (d *drive) finish(c *Result) {
 }
 
 // plan begins further cases, as many as there may be at a time.
-func (d *drive) plan() (planned []Result, err error) {
+func (d *drive) plan() (planned []Result) {
 	d.r.Status = Running
 	n := min(d.r.Spec.Concurrency-len(d.open), d.r.Total-d.r.Next)
 	if n <= 0 || d.r.Error != "" {
-		return nil, nil
+		return nil
 	}
 	for range n {
 		planned = append(planned, Result{
@@ -307,7 +304,7 @@ func (d *drive) plan() (planned []Result, err error) {
 		})
 		d.r.Next++
 	}
-	return planned, nil
+	return planned
 }
 
 // start starts the runs of cases. A refusal that is not for the case alone ends the

@@ -243,66 +243,99 @@ func tableProblem(err error) error {
 	return err
 }
 
-// caseOfCells returns the case of a row of a table, or what is wrong with the row.
-func caseOfCells(names, cells []string) (*caseIn, string) {
-	c, metadata := &caseIn{}, map[string]jsontext.Value{}
-	for i, cell := range cells {
-		if !utf8.ValidString(cell) {
-			return nil, names[i] + " is not UTF-8"
+// tableRow is the case of a row of a table while its cells are read.
+type tableRow struct {
+	caseIn
+
+	metadata map[string]jsontext.Value
+}
+
+// cellReaders read the cells of the columns that have a meaning, and return what is wrong
+// with a cell, or "".
+var cellReaders = map[string]func(r *tableRow, cell string) (wrong string){
+	columnInput: func(r *tableRow, cell string) string {
+		r.Input = schema.Any(jsonOrText(cell, "{"))
+		return ""
+	},
+	columnMessage: func(r *tableRow, cell string) string {
+		r.Input = schema.Any(jsonOrText(cell, ""))
+		return ""
+	},
+	columnExpected: func(r *tableRow, cell string) string {
+		if cell != "" {
+			r.ExpectedOutput = schema.Any(jsonOrText(cell, "{["))
 		}
-		switch name := names[i]; name {
-		case columnInput:
-			c.Input = schema.Any(jsonOrText(cell, "{"))
-		case columnMessage:
-			c.Input = schema.Any(jsonOrText(cell, ""))
-		case columnExpected:
-			if cell != "" {
-				c.ExpectedOutput = schema.Any(jsonOrText(cell, "{["))
-			}
-		case columnCalls:
-			if cell == "" {
-				continue
-			}
-			if err := json.Unmarshal([]byte(cell), &c.ExpectedToolCalls); err != nil {
-				return nil, columnCalls + ` is not JSON such as [{"name":"calculator"}]`
-			}
-			if slices.ContainsFunc(c.ExpectedToolCalls, func(e ExpectedCall) bool { return e.Name == "" }) {
-				return nil, columnCalls + " has a call without a name"
-			}
-		case columnTags:
-			for tag := range strings.FieldsFuncSeq(cell, func(l rune) bool { return l == ';' || l == '|' }) {
-				if tag = strings.TrimSpace(tag); tag != "" {
-					c.Tags = append(c.Tags, tag)
-				}
-			}
-		case columnMetadata:
-			if cell == "" {
-				continue
-			}
-			members, err := schema.Members(jsontext.Value(cell))
-			if err != nil {
-				return nil, columnMetadata + " is not a JSON object"
-			}
-			for _, m := range members {
-				metadata[m.Name] = m.Value
-			}
-		default:
-			if cell != "" && name != "" {
-				metadata[strings.TrimPrefix(name, columnMetadata+".")] = jsonOrText(cell, "")
-			}
+		return ""
+	},
+	columnCalls:    (*tableRow).readCalls,
+	columnTags:     (*tableRow).readTags,
+	columnMetadata: (*tableRow).readMetadata,
+}
+
+func (r *tableRow) readCalls(cell string) (wrong string) {
+	if cell == "" {
+		return ""
+	}
+	if err := json.Unmarshal([]byte(cell), &r.ExpectedToolCalls); err != nil {
+		return columnCalls + ` is not JSON such as [{"name":"calculator"}]`
+	}
+	if slices.ContainsFunc(r.ExpectedToolCalls, func(e ExpectedCall) bool { return e.Name == "" }) {
+		return columnCalls + " has a call without a name"
+	}
+	return ""
+}
+
+func (r *tableRow) readTags(cell string) (wrong string) {
+	for tag := range strings.FieldsFuncSeq(cell, func(l rune) bool { return l == ';' || l == '|' }) {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			r.Tags = append(r.Tags, tag)
 		}
 	}
-	if len(c.Input) == 0 || string(c.Input) == `""` {
+	return ""
+}
+
+func (r *tableRow) readMetadata(cell string) (wrong string) {
+	if cell == "" {
+		return ""
+	}
+	members, err := schema.Members(jsontext.Value(cell))
+	if err != nil {
+		return columnMetadata + " is not a JSON object"
+	}
+	for _, m := range members {
+		r.metadata[m.Name] = m.Value
+	}
+	return ""
+}
+
+// caseOfCells returns the case of a row of a table, or what is wrong with the row. Columns
+// without a meaning are metadata.
+func caseOfCells(names, values []string) (*caseIn, string) {
+	r := &tableRow{metadata: map[string]jsontext.Value{}}
+	for i, cell := range values {
+		name := names[i]
+		if !utf8.ValidString(cell) {
+			return nil, name + " is not UTF-8"
+		}
+		if read := cellReaders[name]; read != nil {
+			if wrong := read(r, cell); wrong != "" {
+				return nil, wrong
+			}
+		} else if cell != "" && name != "" {
+			r.metadata[strings.TrimPrefix(name, columnMetadata+".")] = jsonOrText(cell, "")
+		}
+	}
+	if len(r.Input) == 0 || string(r.Input) == `""` {
 		return nil, "input is blank"
 	}
-	if len(metadata) > 0 {
-		enc, err := json.Marshal(metadata, json.Deterministic(true))
+	if len(r.metadata) > 0 {
+		enc, err := json.Marshal(r.metadata, json.Deterministic(true))
 		if err != nil {
 			return nil, columnMetadata + " cannot be kept"
 		}
-		c.Metadata = enc
+		r.Metadata = enc
 	}
-	return c, ""
+	return &r.caseIn, ""
 }
 
 // jsonOrText returns a cell as JSON: itself if it begins with one of the bytes and is

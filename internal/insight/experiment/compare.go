@@ -180,13 +180,13 @@ func (c *Comparison) correct() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var at []int
-		p = p[:0]
+		var ofScore []float64
 		for i := range others {
 			if shift, ok := others[i].Against.Scores[name]; ok {
-				at, p = append(at, i), append(p, shift.P)
+				at, ofScore = append(at, i), append(ofScore, shift.P)
 			}
 		}
-		for j, corrected := range significance.Adjust(p) {
+		for j, corrected := range significance.Adjust(ofScore) {
 			shift := others[at[j]].Against.Scores[name]
 			shift.P, shift.Significant = corrected, corrected < significance.Level
 			others[at[j]].Against.Scores[name] = shift

@@ -364,7 +364,7 @@ func (a *Account) follow(o *object, sub string, at time.Time, set *Settings) str
 			plan = priced // it may have been changed in the portal, which keeps the metadata
 		}
 	}
-	status := None
+	var status Status
 	switch o.Status {
 	case "active", "trialing":
 		status = Active

@@ -128,10 +128,10 @@ func (c *Config) Routes() []route.Route {
 		name: "rate-limits", id: "RateLimits", what: "rate limits", shown: itself[RateLimits], example: `{"key": "1000000/m"}`,
 		doc: "How many requests are admitted. Those of operations that have limits of their own are admitted by both.",
 	})
-	clear := setting.Operation("DELETE", "/config/rate-limits", "clearAdminConfigRateLimits", "Reset rate limits",
+	reset := setting.Operation("DELETE", "/config/rate-limits", "clearAdminConfigRateLimits", "Reset rate limits",
 		"The limits of AGENTD_RATE_LIMITS hold again, within two seconds on every node.")
-	clear.Tag = "Admin Config"
-	rates = append(rates, route.Action(clear, func(ctx context.Context, who authz.Caller, _ *struct{}) (Cleared, error) {
+	reset.Tag = "Admin Config"
+	rates = append(rates, route.Action(reset, func(ctx context.Context, who authz.Caller, _ *struct{}) (Cleared, error) {
 		return Cleared{Cleared: true}, c.rates.Reset(ctx, who, Cleared{Cleared: true})
 	}))
 	all := slices.Concat(plans, rates,

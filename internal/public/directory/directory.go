@@ -39,9 +39,9 @@ type Store interface {
 	List(ctx context.Context, limit int) ([]Company, error)
 	// Get returns a company whose profile is public; nil if there is none.
 	Get(ctx context.Context, slug string) (*Company, error)
-	// IncrementEvents adds to the numbers of a day's events, by name. A day has at most most
-	// names; others are left out.
-	IncrementEvents(ctx context.Context, day string, numbers map[string]int64, most int) error
+	// IncrementEvents adds to the numbers of a day's events, by name. A day has at most
+	// maxNames names; others are left out.
+	IncrementEvents(ctx context.Context, day string, numbers map[string]int64, maxNames int) error
 	// ListEvents returns the numbers of events since a day, newest day first.
 	ListEvents(ctx context.Context, since string, limit int) ([]Counted, error)
 }

@@ -86,8 +86,8 @@ func TestPublishedEvents(t *testing.T) {
 		}
 		known := []string{"event"}
 		for _, of := range []reflect.Type{events.Common, e.Data} {
-			for i := range of.NumField() {
-				name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			for field := range of.Fields() {
+				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 				known = append(known, name)
 			}
 		}

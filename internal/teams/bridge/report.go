@@ -146,7 +146,7 @@ func (s *Service) taskMachine(ctx context.Context, who authz.Caller, taskID stri
 	if err := byKey(who); err != nil {
 		return nil, "", err
 	}
-	agentID := ""
+	var agentID string
 	task, err := s.Store.GetTask(ctx, who.TenantID, taskID)
 	switch {
 	case err == nil:

@@ -147,7 +147,7 @@ type Store interface {
 	CreateTx(tx txn.Tx, r *Record) error
 	// UpdateTx stores what the worker of a mission changes. Errors: fault.NotFound.
 	UpdateTx(tx txn.Tx, r *Record) error
-	// RequestTx locks a mission, has change change what callers asked for, and stores that.
+	// RequestTx locks a mission, calls change to set what callers asked for, and stores that.
 	// Errors: fault.NotFound, those of change.
 	RequestTx(tx txn.Tx, tenant, id string, change func(*Record) error) (*Record, error)
 	// CountRequestsTx returns how often callers asked for something. Errors: fault.NotFound.

@@ -207,28 +207,8 @@ func TestMissions(t *testing.T) {
 		if b := items[1].(object)["budget"].(object); b["spent_runs"] != 1.0 || b["spent_tokens"] != 10.0 || b["spent_cost_usd"] != 0.5 {
 			t.Errorf("%v", b)
 		}
-		for id, req := range w.Asked {
-			var in run.Input
-			if err := json.Unmarshal(req.Input, &in); err != nil {
-				t.Fatal(err)
-			}
-			ofB := strings.HasPrefix(in.Message, "b")
-			if len(req.Budgets) != map[bool]int{true: 2, false: 1}[ofB] || ofB != (req.Limits.MaxTokensPerRun != nil) {
-				t.Errorf("%s: %v %+v", in.Message, req.Budgets, req.Limits)
-			}
-			if ofB && !strings.Contains(in.Message, "[Result of: a]\ndid a") || w.Created[id] != 1 {
-				t.Errorf("%s", in.Message)
-			}
-		}
-		aar := w.must("GET", path+"/aar", nil)
-		var phases []string
-		for _, p := range aar["phases"].([]any) {
-			phases = append(phases, p.(object)["phase"].(string))
-		}
-		if aar["outcome"] != "success" || aar["failure_analysis"] != nil || len(aar["objective_outcomes"].([]any)) != 3 || aar["aar_id"] != got["aar_id"] ||
-			phases[0] != "recon" || !slices.Contains(phases, "execute") || len(aar["lessons"].([]any)) != 1 {
-			t.Errorf("%v", aar)
-		}
+		w.checkRunsOfMission()
+		w.checkReport(path, got["aar_id"])
 		if l := w.must("GET", "/api/v1/missions", nil); l["total"] != 1.0 || l["items"].([]any)[0].(object)["mission_id"] != got["mission_id"] {
 			t.Errorf("%v", l)
 		}
@@ -238,6 +218,43 @@ func TestMissions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkRunsOfMission checks what TestMissions asked the agents: only the second objective has
+// a budget of its own and waits for another one.
+func (w *world) checkRunsOfMission() {
+	w.T.Helper()
+	for id, req := range w.Asked {
+		var in run.Input
+		if err := json.Unmarshal(req.Input, &in); err != nil {
+			w.T.Fatal(err)
+		}
+		ofB := strings.HasPrefix(in.Message, "b")
+		if len(req.Budgets) != map[bool]int{true: 2, false: 1}[ofB] || ofB != (req.Limits.MaxTokensPerRun != nil) {
+			w.T.Errorf("%s: %v %+v", in.Message, req.Budgets, req.Limits)
+		}
+		if ofB && !strings.Contains(in.Message, "[Result of: a]\ndid a") || w.Created[id] != 1 {
+			w.T.Errorf("%s", in.Message)
+		}
+	}
+}
+
+// checkReport checks the report on the mission of TestMissions.
+func (w *world) checkReport(path string, id any) {
+	w.T.Helper()
+	aar := w.must("GET", path+"/aar", nil)
+	phases := phasesOf(aar)
+	if aar["outcome"] != "success" || aar["failure_analysis"] != nil || len(aar["objective_outcomes"].([]any)) != 3 || aar["aar_id"] != id ||
+		phases[0] != "recon" || !slices.Contains(phases, "execute") || len(aar["lessons"].([]any)) != 1 {
+		w.T.Errorf("%v", aar)
+	}
+}
+
+func phasesOf(aar object) (phases []string) {
+	for _, p := range aar["phases"].([]any) {
+		phases = append(phases, p.(object)["phase"].(string))
+	}
+	return phases
 }
 
 // A planner makes the plan; one that cannot be used is asked for once more, with what was
@@ -322,14 +339,14 @@ func TestHands(t *testing.T) {
 	if s := w.states(path); s != "a completed, b pending, c pending" || m["result_code"] != "paused_by_operator" {
 		t.Errorf("%s %v", s, m)
 	}
-	if _, err := w.do("POST", path+"/run", nil); fault.From(err).Code != "MISSION_NOT_RUNNABLE" {
-		t.Errorf("%v", err)
-	}
-	if _, err := w.do("POST", path+"/pause", nil); fault.From(err).Code != "MISSION_NOT_RUNNING" {
-		t.Errorf("%v", err)
-	}
-	if _, err := w.do("GET", path+"/aar", nil); fault.From(err).Code != "AAR_NOT_AVAILABLE" || !fault.Is(err, fault.NotFound) {
-		t.Errorf("%v", err)
+	for _, c := range []struct{ method, path, code string }{
+		{"POST", "/run", "MISSION_NOT_RUNNABLE"},
+		{"POST", "/pause", "MISSION_NOT_RUNNING"},
+		{"GET", "/aar", "AAR_NOT_AVAILABLE"},
+	} {
+		if _, err := w.do(c.method, path+c.path, nil); fault.From(err).Code != c.code || (c.method == "GET") != fault.Is(err, fault.NotFound) {
+			t.Errorf("%s of a paused mission: %v", c.path, err)
+		}
 	}
 	before := len(w.Stored)
 	if r := w.must("POST", path+"/resume", nil); r["accepted"] != true || r["mission"].(object)["status"] != "executing" {
@@ -338,26 +355,28 @@ func TestHands(t *testing.T) {
 	w.settle(path, mission.Executing)
 	w.Settle(mission.WorkKind, w.Handle, func() bool { return len(w.Stored) > before && len(w.Open()) == 1 })
 	hanging := w.Open()[0]
+	w.abort(path, hanging)
+}
+
+// abort aborts the mission of TestHands while a run of it is under way.
+func (w *world) abort(path, hanging string) {
+	w.T.Helper()
 	if a := w.must("POST", path+"/abort", object{"reason": "enough"}); a["status"] != "aborted" || a["outcome"] != "aborted" {
-		t.Errorf("%v", a)
+		w.T.Errorf("%v", a)
 	}
 	for w.Drive(mission.WorkKind, "n1", w.Handle) {
 		continue
 	}
 	got := w.must("GET", path, nil)
 	if got["status"] != "aborted" || !strings.Contains(got["result_summary"].(string), "enough") || w.Stored[hanging].Status != run.Cancelled {
-		t.Errorf("%v, its run is %s", got, w.Stored[hanging].Status)
+		w.T.Errorf("%v, its run is %s", got, w.Stored[hanging].Status)
 	}
 	aar := w.must("GET", path+"/aar", nil)
 	if causes := aar["failure_analysis"].(object)["root_causes"].([]any); len(causes) == 0 || aar["outcome"] != "aborted" {
-		t.Errorf("%v", aar)
+		w.T.Errorf("%v", aar)
 	}
-	var phases []string
-	for _, p := range aar["phases"].([]any) {
-		phases = append(phases, p.(object)["phase"].(string))
-	}
-	if diff := cmp.Diff([]string{"recon", "authorize", "execute"}, slices.DeleteFunc(phases, func(p string) bool { return p == "plan" })); diff != "" {
-		t.Errorf("phases %s", diff)
+	if diff := cmp.Diff([]string{"recon", "authorize", "execute"}, slices.DeleteFunc(phasesOf(aar), func(p string) bool { return p == "plan" })); diff != "" {
+		w.T.Errorf("phases %s", diff)
 	}
 }
 

@@ -394,8 +394,8 @@ func (s *Set) begin() {
 		if busy >= s.MaxConcurrency {
 			return
 		}
-		if max := o.Plan.Budget.MaxRuns; max != nil && o.State.Runs >= *max {
-			s.fail(o, BudgetExhausted, "max_duration_exceeded", fmt.Sprintf("Its %d runs are used up.", *max), "")
+		if limit := o.Plan.Budget.MaxRuns; limit != nil && o.State.Runs >= *limit {
+			s.fail(o, BudgetExhausted, "max_duration_exceeded", fmt.Sprintf("Its %d runs are used up.", *limit), "")
 			continue
 		}
 		if s.work(o) {

@@ -185,7 +185,7 @@ type Store interface {
 	CreateTx(tx txn.Tx, tenant, owner string, objectives []Objective) error
 	// UpdateStatesTx stores the states of objectives, and nothing else of them.
 	UpdateStatesTx(tx txn.Tx, tenant, owner string, objectives []Objective) error
-	// UpdatePlanTx locks an objective, has change change its plan, and stores that.
+	// UpdatePlanTx locks an objective, calls change to edit its plan, and stores that.
 	// Errors: fault.NotFound, those of change.
 	UpdatePlanTx(tx txn.Tx, tenant, owner, id string, change func(*Objective) error) error
 	// List returns the objectives of an owner, in the order of their seq.

@@ -17,7 +17,6 @@ type service struct {
 	header   map[string]string // that every request has
 	test     string            // request of a test of the connection
 	calls    []call
-	refusal  string // what the service answers to another credential
 	failures string // an answer with the status 200 that is a failure; "": it has none
 }
 

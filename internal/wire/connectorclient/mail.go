@@ -24,9 +24,9 @@ var _ integration.Mailer = Mailer{}
 func (m Mailer) sender(s *integration.MailServer) (*smtpmail.Sender, error) {
 	u := url.URL{Scheme: "smtp", Host: fmt.Sprintf("%s:%d", s.Host, s.Port)}
 	switch s.TLS {
-	case "on":
+	case integration.TLSOn:
 		u.Scheme = "smtps"
-	case "off":
+	case integration.TLSOff:
 		u.RawQuery = "tls=off"
 	}
 	if s.User != "" {

@@ -47,7 +47,7 @@ func (p Databases) Query(ctx context.Context, d *integration.Database, sql strin
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the connection is closed next
+	defer tx.Rollback(context.WithoutCancel(ctx))
 	timeout := strconv.FormatInt(queryTime.Milliseconds(), 10)
 	if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", timeout); err != nil {
 		return nil, unavailable(err)
@@ -83,8 +83,8 @@ func (p Databases) connect(ctx context.Context, d *integration.Database) (*pgx.C
 		return []string{host}, nil // Dial looks it up, and checks what it resolves to
 	}
 	switch d.TLS {
-	case "off":
-	case "on":
+	case integration.TLSOff:
+	case integration.TLSOn:
 		//nolint:gosec // the tenant chose not to check the certificate
 		config.TLSConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 	default:

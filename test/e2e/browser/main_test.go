@@ -7,5 +7,3 @@ import (
 )
 
 func TestMain(m *testing.M) { apptest.Main(m) }
-
-type object = apptest.Object

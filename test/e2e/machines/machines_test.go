@@ -56,46 +56,59 @@ func TestTasks(t *testing.T) {
 			object{"type": "text", "content": "Done, "})
 		push(n, id, object{"type": "text", "content": "it is flour.", "event_id": "9"}, object{"type": "completed"})
 
-		r := n.WaitRun(id)
-		if r["status"] != "completed" || apptest.OutputText(r) != "Done, it is flour." {
-			t.Fatalf("the run: %v", r)
-		}
-		if m := r["metrics"].(object); m["llm_calls_count"] != 7.0 || m["tool_calls_count"] != 1.0 || m["input_tokens"] != 11.0 || m["output_tokens"] != 13.0 {
-			t.Errorf("its metrics: %v", m)
-		}
-		frames := n.ReadStream("/api/v1/runs/"+id+"/events", "", nil)
-		names := apptest.FrameNames(frames)
-		for _, want := range []string{"llm.chunk", "llm.thinking", "tool.call", "tool.result", "machine.metrics", "machine.status", "llm.completed",
-			"run.completed", "done"} {
-			if !slices.Contains(names, want) {
-				t.Errorf("the stream has no %s: %v", want, names)
-			}
-		}
-		if text := apptest.ChunkText(t, frames); text != "Looking.Done, it is flour." {
-			t.Errorf("the text of the stream: %q", text)
-		}
-		over := push(n, id, object{"type": "text", "content": "and more"})
-		if over["abort"] != true || over["events_stored"] != 0.0 {
-			t.Errorf("after the end: %v", over)
-		}
-		machine := n.Do("GET", api+"/agents", nil).Value().([]any)[0].(object)
-		if machine["hostname"] != "mill.lan" || machine["working_directory"] != "/oven" || machine["capabilities"].([]any)[0] != "bake" ||
-			machine["status"] != "online" || machine["os"] != "plan9" {
-			t.Errorf("the machine: %v", machine)
-		}
-
-		failed := onMachine(n, agent, "burn", nil)
-		push(n, failed, object{"type": "tool_result", "tool_call_id": "c", "tool_name": "oven", "error": "too hot"},
-			object{"type": "failed", "code": "burnt", "error": "It is coal."})
-		if r := n.WaitRun(failed); r["status"] != "failed" || r["error_code"] != "burnt" || r["error"] != "It is coal." {
-			t.Errorf("a task that failed: %v", r)
-		}
-		stopped := onMachine(n, agent, "never", nil)
-		n.Expect(200, "POST", "/api/v1/runs/"+stopped+"/cancel", nil)
-		if got := push(n, stopped, object{"type": "completed", "output": "late"}); got["abort"] != true {
-			t.Errorf("after it was cancelled: %v", got)
-		}
+		checkGround(n, id)
+		checkOtherEnds(n, agent)
 	})
+}
+
+// checkGround checks the run of TestTasks that the machine completed.
+func checkGround(n *apptest.Server, id string) {
+	t := n.T
+	t.Helper()
+	r := n.WaitRun(id)
+	if r["status"] != "completed" || apptest.OutputText(r) != "Done, it is flour." {
+		t.Fatalf("the run: %v", r)
+	}
+	if m := r["metrics"].(object); m["llm_calls_count"] != 7.0 || m["tool_calls_count"] != 1.0 || m["input_tokens"] != 11.0 || m["output_tokens"] != 13.0 {
+		t.Errorf("its metrics: %v", m)
+	}
+	frames := n.ReadStream("/api/v1/runs/"+id+"/events", "", nil)
+	names := apptest.FrameNames(frames)
+	for _, want := range []string{"llm.chunk", "llm.thinking", "tool.call", "tool.result", "machine.metrics", "machine.status", "llm.completed",
+		"run.completed", "done"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the stream has no %s: %v", want, names)
+		}
+	}
+	if text := apptest.ChunkText(t, frames); text != "Looking.Done, it is flour." {
+		t.Errorf("the text of the stream: %q", text)
+	}
+	over := push(n, id, object{"type": "text", "content": "and more"})
+	if over["abort"] != true || over["events_stored"] != 0.0 {
+		t.Errorf("after the end: %v", over)
+	}
+	machine := n.Do("GET", api+"/agents", nil).Value().([]any)[0].(object)
+	if machine["hostname"] != "mill.lan" || machine["working_directory"] != "/oven" || machine["capabilities"].([]any)[0] != "bake" ||
+		machine["status"] != "online" || machine["os"] != "plan9" {
+		t.Errorf("the machine: %v", machine)
+	}
+}
+
+// checkOtherEnds checks tasks that fail and that are cancelled.
+func checkOtherEnds(n *apptest.Server, agent string) {
+	t := n.T
+	t.Helper()
+	failed := onMachine(n, agent, "burn", nil)
+	push(n, failed, object{"type": "tool_result", "tool_call_id": "c", "tool_name": "oven", "error": "too hot"},
+		object{"type": "failed", "code": "burnt", "error": "It is coal."})
+	if r := n.WaitRun(failed); r["status"] != "failed" || r["error_code"] != "burnt" || r["error"] != "It is coal." {
+		t.Errorf("a task that failed: %v", r)
+	}
+	stopped := onMachine(n, agent, "never", nil)
+	n.Expect(200, "POST", "/api/v1/runs/"+stopped+"/cancel", nil)
+	if got := push(n, stopped, object{"type": "completed", "output": "late"}); got["abort"] != true {
+		t.Errorf("after it was cancelled: %v", got)
+	}
 }
 
 // A person decides about what a machine is about to do; the answer is signed, and waits

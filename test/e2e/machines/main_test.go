@@ -2,6 +2,7 @@
 package machines
 
 import (
+	"maps"
 	"testing"
 
 	"agentd/internal/app/apptest"
@@ -20,9 +21,7 @@ const at = "2026-11-27T12:00:00Z"
 func register(n *apptest.Server, machine string, fields object) string {
 	n.T.Helper()
 	body := object{"machine_id": machine, "capabilities": []string{"read_file"}, "working_directory": "/w", "version": "1"}
-	for name, value := range fields {
-		body[name] = value
-	}
+	maps.Copy(body, fields)
 	return n.Expect(201, "POST", api+"/register", body)["agent_id"].(string)
 }
 

@@ -114,6 +114,12 @@ func plansFile(t *testing.T) string {
 	return path
 }
 
+const (
+	checkout     = "/api/v1/billing/checkout-session"
+	portal       = "/api/v1/billing/portal-session"
+	stripeConfig = "/api/v1/admin/config/stripe"
+)
+
 func TestBilling(t *testing.T) {
 	t.Parallel()
 	sim := startStripe(t)
@@ -122,22 +128,7 @@ func TestBilling(t *testing.T) {
 		c.Billing = config.Billing{StripeBaseURL: sim.URL, StripeSecretKey: secret.New("sk_test_1"), StripeWebhookSecret: secret.New(signingSecret)}
 	})
 	tenant, owner := n.CreateTenant(object{"name": "Bakery"})
-	const checkout, portal, stripeConfig = "/api/v1/billing/checkout-session", "/api/v1/billing/portal-session", "/api/v1/admin/config/stripe"
-	owner.Expect(400, "POST", checkout, object{"plan_id": "pro"}) // it has no price yet
-	for _, wrong := range []object{{"prices": object{"gold": "price_1"}}, {"prices": object{"pro": ""}}, {"trial_days": -1}} {
-		n.Expect(422, "PUT", stripeConfig, wrong)
-	}
-	set := n.Expect(200, "PUT", stripeConfig, object{"prices": object{"pro": "price_pro"}, "trial_days": 14})
-	if set["secret_key"] == "sk_test_1" || set["webhook_secret"] == signingSecret || set["enabled"] != true {
-		t.Errorf("the settings: %v", set)
-	}
-	if got := n.Expect(200, "POST", stripeConfig+"/test", nil); got["ok"] != true || got["account_id"] != "acct_1" {
-		t.Errorf("a test of the key: %v", got)
-	}
-	plans := owner.Expect(200, "GET", "/api/v1/billing/plans", nil)["plans"].([]any)
-	if plans[0].(object)["checkout_available"] != false || plans[1].(object)["checkout_available"] != true {
-		t.Errorf("plans: %v", plans)
-	}
+	configureStripe(n, owner)
 	owner.Expect(400, "POST", checkout, object{"plan_id": "nothing"})
 	owner.Expect(422, "POST", checkout, object{"plan_id": "pro", "success_url": "https://evil.example/"})
 	owner.Expect(422, "POST", checkout, object{"plan_id": "pro", "cancel_url": "javascript:alert(1)"})
@@ -224,6 +215,34 @@ func TestBilling(t *testing.T) {
 		}
 	}
 
+	breakStripe(n, owner, now, event("evt_10", "invoice.paid", now, invoice))
+}
+
+// configureStripe sets the price of a plan, which cannot be bought before.
+func configureStripe(n, owner *apptest.Server) {
+	t := n.T
+	t.Helper()
+	owner.Expect(400, "POST", checkout, object{"plan_id": "pro"}) // it has no price yet
+	for _, wrong := range []object{{"prices": object{"gold": "price_1"}}, {"prices": object{"pro": ""}}, {"trial_days": -1}} {
+		n.Expect(422, "PUT", stripeConfig, wrong)
+	}
+	set := n.Expect(200, "PUT", stripeConfig, object{"prices": object{"pro": "price_pro"}, "trial_days": 14})
+	if set["secret_key"] == "sk_test_1" || set["webhook_secret"] == signingSecret || set["enabled"] != true {
+		t.Errorf("the settings: %v", set)
+	}
+	if got := n.Expect(200, "POST", stripeConfig+"/test", nil); got["ok"] != true || got["account_id"] != "acct_1" {
+		t.Errorf("a test of the key: %v", got)
+	}
+	plans := owner.Expect(200, "GET", "/api/v1/billing/plans", nil)["plans"].([]any)
+	if plans[0].(object)["checkout_available"] != false || plans[1].(object)["checkout_available"] != true {
+		t.Errorf("plans: %v", plans)
+	}
+}
+
+// breakStripe checks what callers see of settings that Stripe refuses.
+func breakStripe(n, owner *apptest.Server, now time.Time, paid string) {
+	t := n.T
+	t.Helper()
 	n.Expect(200, "PUT", stripeConfig, object{"prices": object{"pro": "price_gone"}})
 	r := owner.Do("POST", checkout, object{"plan_id": "pro"})
 	if r.IsProblem(t, 502, "EXTERNAL_SERVICE_ERROR"); strings.Contains(string(r.Body), "price_gone") {
@@ -234,7 +253,7 @@ func TestBilling(t *testing.T) {
 		t.Errorf("a wrong key: %v", got)
 	}
 	n.Expect(200, "PUT", stripeConfig, object{"webhook_secret": "whsec_new"})
-	if r := send(n, now, event("evt_10", "invoice.paid", now, invoice)); r.StatusCode != 400 {
+	if r := send(n, now, paid); r.StatusCode != 400 {
 		t.Errorf("a secret that was replaced: %d", r.StatusCode)
 	}
 	n.Expect(200, "PUT", stripeConfig, object{"enabled": false})
@@ -244,9 +263,9 @@ func TestBilling(t *testing.T) {
 func TestBillingIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	n := apptest.Start(t, nil, apptest.AddressPerRequest)
-	n.Do("POST", "/api/v1/billing/checkout-session", object{"plan_id": "self_hosted"}).IsProblem(t, 501, "billing_not_configured")
-	n.Do("POST", "/api/v1/billing/portal-session", nil).IsProblem(t, 501, "billing_not_configured")
-	n.Do("POST", "/api/v1/admin/config/stripe/test", nil).IsProblem(t, 501, "billing_not_configured")
+	n.Do("POST", checkout, object{"plan_id": "self_hosted"}).IsProblem(t, 501, "billing_not_configured")
+	n.Do("POST", portal, nil).IsProblem(t, 501, "billing_not_configured")
+	n.Do("POST", stripeConfig+"/test", nil).IsProblem(t, 501, "billing_not_configured")
 	send(n, time.Now(), `{}`).IsProblem(t, 501, "billing_not_configured")
 	n.Expect(200, "GET", "/api/v1/billing/trial", nil)
 }

@@ -2,6 +2,7 @@ package public
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -65,16 +66,12 @@ func (v visitor) answer(lastID, run string) []apptest.Frame {
 func publish(n *apptest.Server, config object, fields object) string {
 	n.T.Helper()
 	public := object{"enabled": true, "greeting": "Hello, stranger."}
-	for k, v := range config {
-		public[k] = v
-	}
+	maps.Copy(public, config)
 	all := object{
 		"name": "Ada", "description": "Answers questions.", "visibility": "public", "public_config": public,
 		"prompts": object{"system": "SECRET: the launch code is 1234."}, "built_in_tools": []string{"calculator", "ask_user"},
 	}
-	for k, v := range fields {
-		all[k] = v
-	}
+	maps.Copy(all, fields)
 	return n.CreateAgent(all)
 }
 

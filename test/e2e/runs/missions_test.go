@@ -114,8 +114,12 @@ func TestKilledMission(t *testing.T) {
 		if strings.Contains(last, "Verify whether") {
 			return modeltest.Answer{Text: `{"verified":true}`}
 		}
-		title := last[strings.Index(last, "objective "):]
-		title, _, _ = strings.Cut(title, "\n")
+		_, number, ok := strings.Cut(last, "objective ")
+		if !ok {
+			return modeltest.Answer{Status: 400, Error: "neither an objective nor its verification: " + last}
+		}
+		number, _, _ = strings.Cut(number, "\n")
+		title := "objective " + number
 		mu.Lock()
 		works[title]++
 		mu.Unlock()

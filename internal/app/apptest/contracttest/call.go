@@ -57,6 +57,18 @@ type Call struct {
 	Headers []string // names and values, beside those that it always has
 }
 
+// Recipes are for the operations with a body whose rows have no example, and for
+// those that need more than the first of everything in their path. By operation id.
+var Recipes = joined(recipes, measuring)
+
+func joined(parts ...map[string]recipe) map[string]recipe {
+	all := map[string]recipe{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
 // OwnCall is the call of an operation with things of the company, which succeeds.
 func (c *Company) OwnCall(op *Operation) *Call {
 	c.T.Helper()

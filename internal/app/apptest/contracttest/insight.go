@@ -1,13 +1,9 @@
 package contracttest
 
 import (
-	"maps"
-
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/ident"
 )
-
-func init() { maps.Copy(Recipes, measuring) }
 
 // measuring are the recipes of evaluations, experiments and traffic.
 var measuring = map[string]recipe{

@@ -16,9 +16,8 @@ type recipe struct {
 	ids  func(c *Company, call *Call)    // path parameters other than the first of their kind
 }
 
-// Recipes are for the operations with a body whose rows have no example, and for
-// those that need more than the first of everything in their path. By operation id.
-var Recipes = map[string]recipe{
+// recipes are those of Recipes that have no file of their own.
+var recipes = map[string]recipe{
 	"createAgent": {body: apptest.Object{"name": "made by a test"}},
 	"updateAgent": {body: apptest.Object{"description": "changed by a test"}},
 	"patchAgent":  {body: apptest.Object{"description": "changed by a test"}},

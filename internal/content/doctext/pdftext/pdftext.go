@@ -58,7 +58,7 @@ func Text(data []byte, limit int) (text string, err error) {
 		return "", doctext.ErrBroken
 	}
 	// Breaks of pages without text at the beginning stay: they number the others.
-	return strings.TrimRight(strings.TrimLeft(w.text.String(), "\n "), pageBreak+" "), nil
+	return strings.TrimRight(strings.TrimLeft(w.text.String(), "\n "), "\n\f "), nil
 }
 
 // open reads the directory of a file. The library knows the versions 1.0 to 1.7;

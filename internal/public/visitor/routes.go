@@ -41,7 +41,8 @@ func (s *Service) Routes() []route.Route {
 	send := row("POST", session+"/messages", "sendPublicMessage", "Send a visitor's message", 401, 403, 404, 409, 410, 429, 501)
 	send.Status, send.Example = 202, `{"content":"When do you open?"}`
 	send.Doc = "One message is answered at a time. The answer comes on the event stream."
-	stream := row("GET", session+"/events", "streamPublicSessionEvents", "Stream the events of a visitor's session", 401, 403, 404, 410, 429, 501)
+	stream := row("GET", session+"/events", "streamPublicSessionEvents", "Stream the events of a visitor's session",
+		401, 403, 404, 410, 429, 501)
 	stream.Events = &events
 	stream.Doc = "Server-sent events of the session's answers, with ids of the form `<runId>:<seq>`. Past events come first; " +
 		"Last-Event-ID resumes right after an event. Ends with `session_closed`."

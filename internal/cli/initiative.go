@@ -61,7 +61,8 @@ type initiativeArgument struct {
 // path returns the path of the initiative in the API, or of what is below it.
 func (a initiativeArgument) path(s *server, below ...string) (string, error) {
 	return lookup[initiative]{
-		path: initiativesPath, noun: "initiative", list: "initiative list", key: func(one initiative) (id, name string) { return one.InitiativeID, one.Name },
+		path: initiativesPath, noun: "initiative", list: "initiative list",
+		key: func(one initiative) (id, name string) { return one.InitiativeID, one.Name },
 	}.find(s, a.Initiative, below...)
 }
 

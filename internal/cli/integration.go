@@ -143,7 +143,8 @@ type integrationArgument struct {
 // path returns the path of the integration in the API, or of what is below it.
 func (a integrationArgument) path(s *server, below ...string) (string, error) {
 	return lookup[connection]{
-		path: integrationsPath, noun: "integration", list: "integration list", key: func(one connection) (id, name string) { return one.ID, one.Name },
+		path: integrationsPath, noun: "integration", list: "integration list",
+		key: func(one connection) (id, name string) { return one.ID, one.Name },
 	}.find(s, a.Integration, below...)
 }
 

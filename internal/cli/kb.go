@@ -81,7 +81,8 @@ type kbArgument struct {
 // path returns the path of the knowledge base in the API.
 func (a kbArgument) path(s *server) (string, error) {
 	return lookup[knowledgeBase]{
-		path: basesPath, noun: "knowledge base", list: "kb list", key: func(one knowledgeBase) (id, name string) { return one.ID, one.Name },
+		path: basesPath, noun: "knowledge base", list: "kb list",
+		key: func(one knowledgeBase) (id, name string) { return one.ID, one.Name },
 	}.find(s, a.KB)
 }
 

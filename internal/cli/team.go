@@ -53,7 +53,8 @@ type teamArgument struct {
 // path returns the path of the team in the API, or of what is below it.
 func (a teamArgument) path(s *server, below ...string) (string, error) {
 	return lookup[team]{
-		path: teamsPath, noun: "team", list: "team list", key: func(one team) (id, name string) { return one.TeamID, one.Name },
+		path: teamsPath, noun: "team", list: "team list",
+		key: func(one team) (id, name string) { return one.TeamID, one.Name },
 	}.find(s, a.Team, below...)
 }
 

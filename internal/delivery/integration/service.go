@@ -56,7 +56,9 @@ func asView(v *Integration) any { return viewOf(v) }
 func (s *Integrations) add(ctx context.Context, who authz.Caller, in *createBody, answer func(*Integration) any) (*Integration, error) {
 	c := s.enabled(in.ConnectorID)
 	if c == nil {
-		return nil, fault.BadFields(fault.Field{Field: "connector_id", Message: "there is no such connector; GET /api/v1/integrations/catalog lists them"})
+		return nil, fault.BadFields(fault.Field{
+			Field: "connector_id", Message: "there is no such connector; GET /api/v1/integrations/catalog lists them",
+		})
 	}
 	v := s.store.Blank()
 	v.ID, v.TenantID = ident.New(), who.TenantID

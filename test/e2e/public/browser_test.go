@@ -51,8 +51,7 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its helpers may write a moment longer than it lives, which t.TempDir takes amiss.
-	profile, err := os.MkdirTemp("", "browser")
+	profile, err := os.MkdirTemp("", "browser") //nolint:usetesting // the browser's helpers may write after it ended, for which t.TempDir fails
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,6 +94,8 @@ func (a *Admin) SharedTables() []string {
 		"nodes",                                         // the processes that run
 		"audit_push",                                    // whether entries are pushed
 		"operator_settings",                             // of the deployment
+		"billing_events",                                // ids of Stripe's events, against repetitions
+		"public_events",                                 // numbers of pages' visitors, of all companies together
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment
 		// A person is an email address, which companies have in common; codes and
 		// tickets last for minutes.

@@ -214,6 +214,25 @@ var unfilled = map[string]string{
 	"browser_sessions": "somebody would have to sign in", "signin_factors": "of members without an email alone",
 }
 
+// fillBeside inserts rows of a company that only other services, other companies, visitors or
+// certain moments would.
+func fillBeside(beside *apptest.Admin, id string) {
+	for _, insert := range []string{
+		`INSERT INTO billing_accounts (tenant_id, customer_id, subscription_id, status, plan, trial_ends_at, plan_at, status_at)
+		 VALUES (?, 'cus_1', 'sub_1', 'active', 'pro', 0, 1, 1)`,
+		`INSERT INTO integration_documents (tenant_id, integration_id, document) VALUES (?, 'i', '')`,
+		`INSERT INTO marketplace_favourites (tenant_id, user_id, listing_id) VALUES (?, 'u', 'l')`,
+		`INSERT INTO marketplace_published (tenant_id, shelf, listing_id, rating, popularity, published_at) VALUES (?, '', 'walrus', 0, 0, 1)`,
+		`INSERT INTO marketplace_words (tenant_id, begin, listing_id) VALUES (?, 'walr', 'walrus')`,
+		`INSERT INTO objective_tasks (tenant_id, owner_id, seq, applied, body) VALUES (?, 'o', 1, 0, '{}')`,
+		`INSERT INTO run_checkpoints (tenant_id, run_id, checkpoint_id, step_seq, status, metrics, created_by, created_at)
+		 VALUES (?, 'r', 'c', 1, 'running', '{}', 'u', 1)`,
+		`INSERT INTO visitor_files (tenant_id, file_id, session_id, created_at) VALUES (?, 'walrus', 's', 1)`,
+	} {
+		beside.Exec(insert, id)
+	}
+}
+
 // After a purge nothing in the database has the tenant's id, whatever table
 // there is, and nothing of others is missing.
 func TestPurge(t *testing.T) {
@@ -238,6 +257,7 @@ func TestPurge(t *testing.T) {
 		beside.Exec(`INSERT INTO model_waits (tenant_id, run_id, endpoint) VALUES (?, ?, 'down')`, id, ident.New())   // the model answers here
 		beside.Exec(`INSERT INTO notification_optouts (tenant_id, address_hash, created_at) VALUES (?, ?, 1)`, id, []byte("hash"))
 		beside.Exec(`INSERT INTO audit_unsent (tenant_id, at, entry_id) VALUES (?, 1, ?)`, id, ident.New()) // nothing is pushed here
+		fillBeside(beside, id)
 		n.MakeScheduleDue(walrus.IDs["agentId"][2])                                                         // its schedule makes a run
 		apptest.Eventually(t, func() bool { return len(beside.Query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })
 		for _, table := range beside.TenantTables() {

@@ -258,7 +258,7 @@ func TestPurge(t *testing.T) {
 		beside.Exec(`INSERT INTO notification_optouts (tenant_id, address_hash, created_at) VALUES (?, ?, 1)`, id, []byte("hash"))
 		beside.Exec(`INSERT INTO audit_unsent (tenant_id, at, entry_id) VALUES (?, 1, ?)`, id, ident.New()) // nothing is pushed here
 		fillBeside(beside, id)
-		n.MakeScheduleDue(walrus.IDs["agentId"][2])                                                         // its schedule makes a run
+		n.MakeScheduleDue(walrus.IDs["agentId"][2]) // its schedule makes a run
 		apptest.Eventually(t, func() bool { return len(beside.Query(`SELECT run_id FROM schedule_runs WHERE tenant_id = ?`, id)) == 1 })
 		for _, table := range beside.TenantTables() {
 			rows := beside.Query(`SELECT COUNT(*) AS n FROM `+table+` WHERE tenant_id = ?`, id)

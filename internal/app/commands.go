@@ -3,17 +3,22 @@ package app
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/config"
+	"agentd/internal/base/share"
+	"agentd/internal/content/workspace"
 	"agentd/internal/wire/extractor"
 	"agentd/internal/wire/sandbox"
+	"agentd/internal/wire/workcommand"
 )
 
 // Child turns the process into a sandboxed command, or into one that reads a document,
 // if agentd started it for that. main calls it before anything else.
 func Child() {
 	sandbox.Main()
+	workcommand.Main()
 	extractor.Main()
 }
 
@@ -38,13 +43,49 @@ func newCommands(p *platform) (commands, error) {
 			Limits: sandbox.Limits(one.Limits),
 		}
 	}
-	if c.sandbox, err = sandbox.New(sandbox.Config{User: p.cfg.Security.SandboxUser, Hidden: hidden(p.cfg)}); err != nil {
+	if c.sandbox, err = newSandbox(p); err != nil {
 		return c, fmt.Errorf("AGENTD_MCP_STDIO: %w", err)
 	}
-	if missing := c.sandbox.Missing(); len(missing) > 0 {
+	return c, nil
+}
+
+func newSandbox(p *platform) (*sandbox.Sandbox, error) {
+	box, err := sandbox.New(sandbox.Config{User: p.cfg.Security.SandboxUser, Hidden: hidden(p.cfg)})
+	if err != nil {
+		return nil, err
+	}
+	if missing := box.Missing(); len(missing) > 0 {
 		p.log.Warn("this system cannot hold sandboxed commands as firmly as others can", "missing", missing)
 	}
-	return c, nil
+	return box, nil
+}
+
+// At most four commands of workspaces run on a node at once, two of them for one tenant.
+const (
+	runners     = 4
+	runnersEach = 2
+	runnersWait = 8 * time.Second
+)
+
+// workspaceCommands is what commands in workspaces need. They get a sandbox of their own
+// when the first one runs.
+func workspaceCommands(p *platform) *workspace.Commands {
+	return &workspace.Commands{
+		Policy: func() workspace.CommandPolicy {
+			c := p.config.RunCommand()
+			return workspace.CommandPolicy{
+				Enabled: c.Enabled, Allowed: c.Allowed, MaxTime: time.Duration(c.MaxSeconds) * time.Second, MemoryMiB: int(c.MemoryMiB),
+			}
+		},
+		Places: share.New(runners, runnersEach, runnersWait),
+		Runner: &workcommand.Runner{New: func() (*sandbox.Sandbox, error) {
+			box, err := newSandbox(p)
+			if err != nil {
+				p.log.Error("commands in workspaces are switched on, and cannot be confined here", "err", err)
+			}
+			return box, err
+		}},
+	}
 }
 
 // hidden returns the files and directories that no command may read.

@@ -72,7 +72,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 	}
 	c.workspaces = &workspace.Service{
 		Table: c.placement, Blobs: c.blobs, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Audit: p.audit, Quota: accounts.usage,
-		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait),
+		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait), Commands: workspaceCommands(p),
 	}
 	files := uploadedFiles{c.files}
 	texts := &doctext.Extractor{Parse: extractor.Text}

@@ -132,6 +132,7 @@ var modules = map[string][]string{
 	"internal/wire/smtpmail":             {"github.com/wneessen/go-mail"},
 	"internal/wire/smtpmail/smtptest":    {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
 	"internal/wire/webhttp":              {"golang.org/x/net"},
+	"internal/wire/workcommand":          {"golang.org/x/sys"},
 
 	"internal/edge/bridgeserver": {"github.com/coder/websocket"},
 	"internal/cli/bridgeclient":  {"github.com/coder/websocket", "github.com/modelcontextprotocol/go-sdk"},

@@ -49,6 +49,9 @@ func clean(sent string) (path, problem string) {
 	if len(path) > maxPath {
 		return "", "it is longer than 1024 bytes"
 	}
+	if inTrash(path) {
+		return "", "what was deleted is in .trash, which has operations of its own"
+	}
 	return path, ""
 }
 

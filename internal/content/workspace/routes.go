@@ -73,12 +73,10 @@ type (
 		WorkspaceID string `path:"workspaceId"`
 		Path        string `query:"path" doc:"Required."`
 	}
-	putIn struct {
+	removeIn struct {
 		WorkspaceID string `path:"workspaceId"`
-		Path        string `query:"path" doc:"Required. Missing folders are created."`
-		Match       string `header:"If-Match" doc:"Refuse with 412 unless the file has this ETag."`
-		NoneMatch   string `header:"If-None-Match" doc:"With *: refuse with 412 if the file exists."`
-		Body        route.Upload
+		Path        string `query:"path" doc:"Required."`
+		Trash       string `query:"trash" enum:"true,false" doc:"false: delete for good what a signed-in person would move to the trash. With a key everything is deleted for good."`
 	}
 	moveIn struct {
 		WorkspaceID string `path:"workspaceId"`
@@ -162,11 +160,15 @@ func (s *Service) Routes() []route.Route {
 	content.Doc = "Supports ranges and conditional requests. The key may be sent as ?token=."
 	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
 	agentFiles.Path = "/api/v1/agents/{agentId}/workspace/files"
+	discard := write("DELETE", "/{workspaceId}/files", "deleteWorkspaceFile", "Delete a file or folder", 200)
+	discard.Also, discard.AnswerOf = []int{204}, reflect.TypeFor[Trashed]()
+	discard.Doc = "A file that a signed-in person deletes goes to the trash, which answers 200. With a key, with trash=false, " +
+		"and for a folder everything is gone for good, which answers 204."
 	get := read("/{workspaceId}", "getWorkspace", "Get a workspace")
 	rename := write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200)
 	remove := write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409)
 	get.Conditional, rename.Conditional, remove.Conditional = true, true, true
-	return []route.Route{
+	return append([]route.Route{
 		route.Action(create, h.create),
 		route.Action(read("", "listWorkspaces", "List workspaces, newest first"), h.list),
 		route.Action(get, h.get),
@@ -180,13 +182,13 @@ func (s *Service) Routes() []route.Route {
 		),
 		route.Action(read("/{workspaceId}/files", "listWorkspaceFiles", "List a folder of a workspace"), h.files),
 		route.Action(put, h.put),
-		route.Action(write("DELETE", "/{workspaceId}/files", "deleteWorkspaceFile", "Delete a file or folder", 204), h.remove),
+		route.Action(discard, h.remove),
 		route.Action(content, h.content),
 		route.Action(write("POST", "/{workspaceId}/files/move", "moveWorkspaceFile", "Move a file", 200, 409), h.move),
 		route.Action(write("POST", "/{workspaceId}/files/copy", "copyWorkspaceFile", "Copy a file", 201, 409), h.copy),
 		route.Action(read("/{workspaceId}/search", "searchWorkspaceFiles", "Search the text files of a workspace"), h.search),
 		route.Action(agentFiles, h.agentFiles),
-	}
+	}, h.trashRoutes(read, write)...)
 }
 
 func (h handlers) get(ctx context.Context, who authz.Caller, in *idIn) (*Workspace, error) {
@@ -388,12 +390,18 @@ func (h handlers) put(ctx context.Context, who authz.Caller, in *putIn) (*route.
 	return &route.Reply{Status: status, ETag: f.ETag, JSON: body}, err
 }
 
-func (h handlers) remove(ctx context.Context, who authz.Caller, in *fileIn) (struct{}, error) {
+func (h handlers) remove(ctx context.Context, who authz.Caller, in *removeIn) (*route.Reply, error) {
 	path, err := queryPath(in.Path, false)
-	if err == nil {
-		err = h.Remove(ctx, who.TenantID, in.WorkspaceID, path)
+	if err != nil {
+		return nil, err
 	}
-	return struct{}{}, err
+	if who.SignedIn() && in.Trash != "false" {
+		t, err := h.Discard(ctx, who.TenantID, in.WorkspaceID, path)
+		if !fault.Is(err, fault.NotFound) { // else it may be a folder
+			return reply(t, err)
+		}
+	}
+	return &route.Reply{Status: 204}, h.Remove(ctx, who.TenantID, in.WorkspaceID, path)
 }
 
 func (h handlers) content(ctx context.Context, who authz.Caller, in *fileIn) (*route.Content, error) {

@@ -141,6 +141,9 @@ func (s *Service) searchFiles(ctx context.Context, tenant, id string, what, wher
 	paths, looked, budget := 0, 0, min(searchBytes, searchSteps/what.Size())
 	for i := range files {
 		f := &files[i]
+		if inTrash(f.Path) {
+			continue
+		}
 		if where != nil {
 			matches, err := where.Match(ctx, f.Path, globs)
 			if errors.Is(err, pattern.ErrSteps) {

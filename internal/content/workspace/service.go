@@ -32,6 +32,7 @@ type Service struct {
 	Audit    audit.Recorder // records sharing and deleting; optional
 	Quota    quota.Gate     // optional; without it only MaxWorkspaces applies
 	Searches *share.Places  // for searching files; optional
+	Commands *Commands      // optional; without it there are none
 	// Artifact opens an artifact of a run by its name, so that agents can read
 	// results that were too long for the conversation. Errors: fault.NotFound.
 	Artifact func(ctx context.Context, tenant, run, name string) (mimeType string, content Content, err error)
@@ -304,6 +305,9 @@ func (s *Service) Files(ctx context.Context, tenant, id, dir string, deep bool) 
 	l := &Listing{WorkspaceID: id, Path: dir, Directories: []string{}, Files: []File{}}
 	seen := map[string]bool{}
 	for _, f := range files {
+		if inTrash(f.Path) {
+			continue
+		}
 		inside := strings.TrimPrefix(strings.TrimPrefix(f.Path, dir), "/")
 		direct := true
 		for _, folder := range parents(inside) {

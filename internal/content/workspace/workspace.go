@@ -42,8 +42,8 @@ type Workspace struct {
 	AssignedAgents    []string  `json:"assigned_agents" required:"true" doc:"Agents that work in it."`
 	AssignedTeams     []string  `json:"assigned_teams" required:"true"`
 	AssignedCompanies []string  `json:"assigned_companies" required:"true"`
-	FileCount         int64     `json:"file_count" required:"true"`
-	TotalSizeBytes    int64     `json:"total_size_bytes" required:"true"`
+	FileCount         int64     `json:"file_count" required:"true" doc:"Number of files, those in the trash included."`
+	TotalSizeBytes    int64     `json:"total_size_bytes" required:"true" doc:"Their bytes together."`
 	CreatedAt         time.Time `json:"created_at" required:"true"`
 	UpdatedAt         time.Time `json:"updated_at" required:"true"`
 }

@@ -211,13 +211,7 @@ func (s *Service) Move(ctx context.Context, tenant, id, from, to string) (f *Fil
 		if from == to {
 			return nil
 		}
-		if err := s.Table.DeleteFileTx(tx, tenant, id, from); err != nil {
-			return err
-		}
-		w.FileCount--
-		w.TotalSizeBytes -= f.SizeBytes
-		f.Path, f.Filename, f.UpdatedAt = to, base(to), s.Clock.Now()
-		return s.place(tx, w, nil, f)
+		return s.relocate(tx, w, f, to)
 	})
 	return f, err
 }

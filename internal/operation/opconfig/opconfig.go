@@ -49,6 +49,7 @@ type Config struct {
 	sse      *setting.Section[SSE]
 	tools    *setting.Section[Tools]
 	logging  *setting.Section[Logging]
+	commands *setting.Section[RunCommand]
 
 	limiter *ratelimit.Limiter
 	known   func(operation string) bool
@@ -83,6 +84,7 @@ func New(d Deps) *Config {
 	c.logging = setting.Add(d.Settings, &setting.Section[Logging]{
 		Name: "logging", Initial: Logging{Level: d.LogLevel}, Changed: func(l *Logging) { d.SetLogLevel(l.Level) },
 	})
+	c.commands = setting.Add(d.Settings, &setting.Section[RunCommand]{Name: "run-command", Initial: newRunCommand(), Check: checkRunCommand})
 	return c
 }
 

@@ -187,6 +187,9 @@ func (s *Sandbox) order(dir string) order {
 // readable returns what a command may read beside the system's directories: its
 // program, with the directory that it is in, and what the operator named.
 func (s *Sandbox) readable(c Command) ([]string, error) {
+	if c.Self {
+		return []string{c.Path}, nil
+	}
 	all := []string{c.Path}
 	for _, dir := range []string{filepath.Dir(c.Path), filepath.Dir(resolved(c.Path))} {
 		// Beside a program that stands in the data directory's own there may be
@@ -211,6 +214,10 @@ func (s *Sandbox) readable(c Command) ([]string, error) {
 // program last as long as it does, unless a goroutine ends that was locked to
 // one; agentd has none of these.
 func (s *Sandbox) Start(spec Spec) (*Process, error) {
+	if spec.Command.Self {
+		// The link leads there for every user, whatever directories are above it.
+		spec.Command.Path = "/proc/self/exe"
+	}
 	readable, err := s.readable(spec.Command)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ import (
 // Command is a program and what it may use.
 type Command struct {
 	Path    string
+	Self    bool              // the program is agentd itself, in place of Path
 	Args    []string          // the operator's, before those of Spec
 	Env     map[string]string // the operator's
 	Read    []string          // files and directories that it may read, beside the system's

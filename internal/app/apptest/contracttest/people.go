@@ -14,8 +14,11 @@ import (
 var OpensByLink = map[string]bool{"acceptInvite": true, "sensorWebhook": true,
 	"getAgentCard": true, "getAgentCardByNewPath": true, "getAgentCardOfAgent": true}
 
-// BrowserOnly are operations that no key can do. TestPeople does them.
-var BrowserOnly = map[string]bool{"switchTenant": true}
+// BrowserOnly are operations that no key can do, which TestPeople and TestTrashOfPeople
+// do, and one that is off until the operator switches it on (TestRunCommand).
+var BrowserOnly = map[string]bool{
+	"switchTenant": true, "listWorkspaceTrash": true, "emptyWorkspaceTrash": true, "restoreWorkspaceTrash": true, "runWorkspaceCommand": true,
+}
 
 // NeedsWorld reports whether success needs more than a company and its keys: a
 // mailbox, a browser, a provider, a phone. The tests of signing in cover those.

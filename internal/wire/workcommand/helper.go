@@ -1,0 +1,185 @@
+package workcommand
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Main turns the process into a helper if Run made it for that, and returns at once
+// if not. main, and TestMain of tests that run commands, call it before anything else.
+func Main() {
+	if len(os.Args) != 2 || os.Args[1] != childArg {
+		return
+	}
+	if err := help(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// help does the work of a helper in the current directory.
+func help(in io.Reader, out io.Writer) error {
+	r, sent, err := unpack(in)
+	if err != nil {
+		return err
+	}
+	a := run(r)
+	endOthers()
+	left, err := look(sent, a)
+	if err != nil {
+		return err
+	}
+	head, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	packed := tar.NewWriter(out)
+	if err := writeEntry(packed, headName, int64(len(head)), time.Time{}, bytes.NewReader(head)); err != nil {
+		return err
+	}
+	for _, path := range left {
+		if err := pack(packed, path); err != nil {
+			return err
+		}
+	}
+	return packed.Close()
+}
+
+// unpack puts the files where the program finds them, with the times of the workspace.
+func unpack(in io.Reader) (r request, sent map[string]fs.FileInfo, err error) {
+	packed := tar.NewReader(in)
+	if _, err := packed.Next(); err != nil {
+		return r, nil, err
+	}
+	head, err := io.ReadAll(packed)
+	if err != nil {
+		return r, nil, err
+	}
+	if err := json.Unmarshal(head, &r); err != nil {
+		return r, nil, err
+	}
+	sent = map[string]fs.FileInfo{}
+	for {
+		entry, err := packed.Next()
+		if err == io.EOF {
+			return r, sent, nil
+		}
+		if err != nil {
+			return r, nil, err
+		}
+		path := strings.TrimPrefix(entry.Name, filePrefix)
+		if err := unpackFile(path, packed); err != nil {
+			return r, nil, err
+		}
+		if err := os.Chtimes(path, entry.ModTime, entry.ModTime); err != nil {
+			return r, nil, err
+		}
+		if sent[path], err = os.Lstat(path); err != nil {
+			return r, nil, err
+		}
+	}
+}
+
+func unpackFile(path string, content io.Reader) error {
+	if !filepath.IsLocal(path) {
+		return fmt.Errorf("workcommand: %q leads out", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700) // a script may be run
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	return errors.Join(err, f.Close())
+}
+
+// run runs the program to its end, or to the end of its time.
+func run(r request) *answer {
+	program, err := exec.LookPath(r.Argv[0])
+	if err != nil {
+		return &answer{Failed: fmt.Sprintf("%s is not on the machine of this service", r.Argv[0])}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.TimeoutMS)*time.Millisecond)
+	defer cancel()
+	output := &bounded{limit: max(1, r.MaxOutput)}
+	cmd := exec.CommandContext(ctx, program, r.Argv[1:]...) //nolint:gosec // it is what the helper is for, in the sandbox
+	cmd.Dir = filepath.FromSlash(filepath.Join(".", r.Dir))
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.WaitDelay = time.Second // what the program left behind may hold its output open
+	cmd.Cancel = func() error {
+		endOthers()
+		return cmd.Process.Kill()
+	}
+	restore := reserveThreads()
+	err = cmd.Start()
+	restore()
+	if err == nil {
+		err = cmd.Wait()
+	}
+	a := &answer{ExitCode: -1, TimedOut: ctx.Err() != nil}
+	if cmd.ProcessState == nil {
+		a.Failed = fmt.Sprintf("%s cannot be started: %v", r.Argv[0], err)
+		return a
+	}
+	output.mu.Lock()
+	defer output.mu.Unlock()
+	a.ExitCode, a.Output, a.Truncated = cmd.ProcessState.ExitCode(), bytes.Clone(output.kept), output.more
+	return a
+}
+
+// look returns the files that are new or were written to, and notes those that are as
+// they were sent. Only files with bytes of their own count: no links, no devices.
+func look(sent map[string]fs.FileInfo, a *answer) (left []string, err error) {
+	err = filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			if entry != nil && entry.IsDir() {
+				return fs.SkipDir // the program took its own rights to it away
+			}
+			return nil
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil
+		}
+		before, known := sent[path]
+		if known && os.SameFile(before, info) && before.Size() == info.Size() && before.ModTime().Equal(info.ModTime()) {
+			a.Same = append(a.Same, path)
+		} else {
+			left = append(left, path)
+		}
+		return nil
+	})
+	return left, err
+}
+
+// pack sends a file as it is now.
+func pack(packed *tar.Writer, path string) error {
+	f, err := os.Open(path) //nolint:gosec // the helper can open nothing but what the program could
+	if err != nil {
+		return nil // the program took its own rights to it away
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	return writeEntry(packed, filePrefix+filepath.ToSlash(path), info.Size(), info.ModTime(), f)
+}

@@ -47,6 +47,7 @@ func (h handlers) trashRoutes(
 	listTrash := read("/{workspaceId}/trash", "listWorkspaceTrash", "List the trash of a workspace")
 	empty := write("DELETE", "/{workspaceId}/trash", "emptyWorkspaceTrash", "Empty the trash of a workspace", 200)
 	restore := write("POST", "/{workspaceId}/trash/restore", "restoreWorkspaceTrash", "Restore a file from the trash", 200, 409)
+	restore.Example = `{"trash_path": ".trash/console/019b6d3c-2f6a-7c1e-9a53-0d4f1c2b3a45/docs/notes.md"}`
 	listTrash.Doc, empty.Doc, restore.Doc = byPeople, byPeople, byPeople
 	command := write("POST", "/{workspaceId}/run-command", "runWorkspaceCommand", "Run a command in a workspace", 200, 403, 409, 422, 501, 503)
 	command.Outside, command.Example = true, `{"command": "wc -l notes.txt"}`

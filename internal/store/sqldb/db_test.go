@@ -104,6 +104,19 @@ func TestWriteRollsBack(t *testing.T) {
 			defer rows.Close()
 			return insert(tx, "c", 2)
 		}, func(err error) bool { return err != nil }},
+		"rows of a transaction that ends meanwhile": {func(tx txn.Tx) error {
+			sqldb.EndContext(sqldb.From(tx))
+			rows, err := sqldb.From(tx).Query("SELECT k FROM t")
+			if err == nil {
+				defer rows.Close()
+			}
+			return err
+		}, func(err error) bool { return err != nil && !fault.Is(err, fault.Internal) }},
+		"row of a transaction that ends meanwhile": {func(tx txn.Tx) error {
+			sqldb.EndContext(sqldb.From(tx))
+			var k string
+			return sqldb.From(tx).QueryRow("SELECT k FROM t WHERE k = ?", "there").Scan(&k)
+		}, func(err error) bool { return err != nil && !fault.Is(err, fault.Internal) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

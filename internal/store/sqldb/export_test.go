@@ -9,6 +9,14 @@ func Queued(db *DB) int {
 	return len(db.writer.queue)
 }
 
+// EndContext ends the context of a transaction, as its time limit does, for what
+// database/sql is asked next.
+func EndContext(tx *Tx) {
+	ctx, cancel := context.WithCancel(tx.ctx)
+	cancel()
+	tx.ctx = ctx
+}
+
 // ReadersInUse is how many connections are reading.
 func ReadersInUse(db *DB) int { return db.pool.Stats().InUse }
 

@@ -158,10 +158,14 @@ func (tx *Tx) closeRows() bool {
 	if tx.pg.rows == nil {
 		return false
 	}
-	if tx.last != nil {
+	switch {
+	case tx.last != nil:
 		tx.last.Close()
-	} else {
+	case tx.row != nil:
 		_ = tx.row.Scan() // there is no other way to close a row
+	}
+	if rows := tx.pg.rows; rows != nil { // the context ended before database/sql took them
+		_ = rows.Close() // the transaction has failed
 	}
 	return true
 }

@@ -17,7 +17,7 @@ type machines struct{ bridge *bridge.Service }
 func newMachines(p *platform, agents *agents) *machines {
 	return &machines{&bridge.Service{
 		Store: bridgesql.New(p.db), Agents: agents.agents, Specs: agents.source, Gate: guardrail.Gate{All: agents.guardrails},
-		Writer: p.db, Hub: p.hub, Clock: p.clock, Box: p.box,
+		Writer: p.db, Hub: p.hub, Clock: p.clock, Box: p.box, Audit: p.audit,
 	}}
 }
 

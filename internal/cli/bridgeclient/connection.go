@@ -10,6 +10,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/ident"
 )
 
 // Codes with which the server closes a connection; see docs/bridge.md.
@@ -69,6 +71,20 @@ type frame struct {
 	Heartbeat int    `json:"heartbeat_seconds"`
 }
 
+// decode reads a frame, and reports whether it is one that this program understands. The id
+// of a task names a file.
+func decode(data []byte) (f frame, ok bool) {
+	if json.Unmarshal(data, &f) != nil || f.Type == "task" && !ident.Valid(f.Task.TaskID) {
+		return frame{}, false
+	}
+	return f, true
+}
+
+// heartbeatEvery returns how often the server wants a heartbeat.
+func (f *frame) heartbeatEvery() time.Duration {
+	return time.Duration(min(max(1, f.Heartbeat), 3600)) * time.Second
+}
+
 // connection connects once and takes what the server sends until the connection ends. It
 // reports whether the server took the machine.
 func (m *machine) connection(ctx context.Context) (greeted bool, err error) {
@@ -97,14 +113,14 @@ func (m *machine) connection(ctx context.Context) (greeted bool, err error) {
 		if err != nil {
 			return greeted, err
 		}
-		var f frame
-		if json.Unmarshal(data, &f) != nil {
+		f, ok := decode(data)
+		if !ok {
 			continue // a newer server may send what this program does not know
 		}
 		switch f.Type {
 		case "welcome":
 			if !greeted {
-				go heartbeat(beats, conn, time.Duration(max(1, f.Heartbeat))*time.Second)
+				go heartbeat(beats, conn, f.heartbeatEvery())
 			}
 			greeted = true
 		case "task":

@@ -14,7 +14,6 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
@@ -61,7 +60,8 @@ func (s *Server) Endpoints() []httpapi.Raw {
 			Doc: "The key comes in the header Authorization, as the subprotocol svc.<base64 of the key>, or in a first frame " +
 				"{\"type\":\"auth\",\"token\":…} within 10 seconds. " +
 				"Then the machine says which one it is, receives its tasks as they come, and reports on them.",
-			Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer, Status: http.StatusSwitchingProtocols, Errors: []int{400, 403},
+			Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer, Status: http.StatusSwitchingProtocols,
+			Errors: []int{400, 403, 501},
 		},
 		Upgrade: true, LateKey: true, Serve: s.serve,
 	}}
@@ -128,16 +128,6 @@ type connection struct {
 	filled time.Time // when left was computed
 }
 
-// frame is a message of a machine.
-type frame struct {
-	Type      string         `json:"type"`
-	ID        string         `json:"id"`    // of a report; its receipt has it too
-	Token     string         `json:"token"` // of auth
-	MachineID string         `json:"machine_id"`
-	TaskID    string         `json:"task_id"`
-	Events    jsontext.Value `json:"events"`
-}
-
 // read returns the next frame; not ok: the connection has ended.
 func (c *connection) read(ctx context.Context) (f frame, ok bool) {
 	kind, data, err := c.ws.Read(ctx)
@@ -147,11 +137,11 @@ func (c *connection) read(ctx context.Context) (f frame, ok bool) {
 	case kind != websocket.MessageText:
 		c.end(closeBadFrame, "A frame is a JSON object, sent as text.")
 		return f, false
-	case json.Unmarshal(data, &f) != nil || f.Type == "":
-		c.end(closeBadFrame, "A frame is a JSON object with a type.")
-		return f, false
 	}
-	return f, true
+	if f, ok = decode(data); !ok {
+		c.end(closeBadFrame, "A frame is a JSON object with a type.")
+	}
+	return f, ok
 }
 
 // end closes the connection with a code and a reason, which the protocol bounds.
@@ -229,7 +219,7 @@ func (c *connection) write(v any) error {
 func (c *connection) run(socket *httpapi.Socket) {
 	ctx, cancel := context.WithCancel(socket.Context())
 	var telling sync.WaitGroup
-	telling.Go(func() { c.tell(ctx) })
+	telling.Go(func() { c.tell(ctx, socket) })
 	defer telling.Wait()
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -250,10 +240,22 @@ func (c *connection) run(socket *httpapi.Socket) {
 		case !c.mayGo():
 			c.end(closeFlood, "The machine sends more than 100 frames a second; put events together.")
 			return
+		case c.isOff(socket):
+			return
 		case !c.handle(ctx, &f):
 			return
 		}
 	}
+}
+
+// isOff closes the connection if the operator has switched off machines, and reports whether
+// it did. Machines connect again later.
+func (c *connection) isOff(socket *httpapi.Socket) bool {
+	err := socket.CheckFeature()
+	if err != nil {
+		c.end(websocket.StatusTryAgainLater, fault.From(err).Detail)
+	}
+	return err != nil
 }
 
 // mayGo reports whether the machine may send the frame that came.
@@ -325,13 +327,13 @@ type cancelFrame struct {
 
 // tell sends the machine its tasks, and the end of those it has received. It is a
 // goroutine, which ends with ctx.
-func (c *connection) tell(ctx context.Context) {
+func (c *connection) tell(ctx context.Context, socket *httpapi.Socket) {
 	rang, stop := c.s.Bridge.Listen(c.machine.AgentID)
 	defer stop()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	sent := map[string]struct{}{}
-	for {
+	for !c.isOff(socket) {
 		if err := c.tellNews(ctx, sent); err != nil && errors.Is(err, errGone) {
 			c.ws.CloseNow()
 			return

@@ -34,6 +34,8 @@ type operation struct {
 	name   string           // in rate limits, the same on every node
 	limits []ratelimit.Rule // of the row's own
 
+	on func() error // refuses while the operator has switched off its feature; nil: it belongs to none
+
 	// serve answers; its error is rendered by fail, or by Problem where that is nil.
 	serve func(x *exchange, r *http.Request) error
 	fail  func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)

@@ -11,6 +11,24 @@ import (
 	"agentd/internal/base/route"
 )
 
+// obeyFeature makes an operation refuse requests while the operator has switched off the
+// feature that its path belongs to.
+func (s *Server) obeyFeature(o *operation) {
+	if s.feature == nil {
+		return
+	}
+	if o.on = s.feature(o.row.Path); o.on == nil {
+		return
+	}
+	serve := o.serve
+	o.serve = func(x *exchange, req *http.Request) error {
+		if err := o.on(); err != nil {
+			return err
+		}
+		return serve(x, req)
+	}
+}
+
 // routeOperation compiles a route.
 func (s *Server) routeOperation(r route.Route) *operation {
 	o := &operation{
@@ -18,19 +36,6 @@ func (s *Server) routeOperation(r route.Route) *operation {
 		queryToken: r.Out == contentType, https: s.https, repeatable: repeatable(r.Row),
 	}
 	in := s.compile(r.Row, r.In)
-	if s.feature != nil {
-		if check := s.feature(r.Path); check != nil {
-			defer func() {
-				serve := o.serve
-				o.serve = func(x *exchange, req *http.Request) error {
-					if err := check(); err != nil {
-						return err
-					}
-					return serve(x, req)
-				}
-			}()
-		}
-	}
 	if r.Off != nil {
 		o.stream = false
 		o.serve = func(*exchange, *http.Request) error { return r.Off }

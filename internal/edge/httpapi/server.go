@@ -225,6 +225,7 @@ func (s *Server) mountAll(c Config) {
 func (s *Server) mount(o *operation) {
 	o.name, o.limits = o.row.Method+" "+o.row.Path, ratelimit.Rules(o.row.Limits)
 	o.meters = s.metrics.of(o.row.Method, o.row.Path)
+	s.obeyFeature(o)
 	s.mux.mount(o)
 }
 

@@ -40,11 +40,23 @@ func OpenSocket(r *http.Request, who authz.Caller) (*Socket, error) {
 		return nil, err
 	}
 	x.server.streams.running.Add(1)
-	return &Socket{st}, nil
+	return &Socket{st, x.op.on}, nil
 }
 
 // Socket is a WebSocket among the streams of the server.
-type Socket struct{ st *Stream }
+type Socket struct {
+	st *Stream
+	on func() error
+}
+
+// CheckFeature returns an error if the operator has switched off the feature that the
+// socket belongs to since it was opened.
+func (s *Socket) CheckFeature() error {
+	if s.on == nil {
+		return nil
+	}
+	return s.on()
+}
 
 // Context ends with the credential, and with the server.
 func (s *Socket) Context() context.Context { return s.st.ctx }

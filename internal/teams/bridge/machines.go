@@ -152,7 +152,10 @@ func (s operations) forgetRoute(ctx context.Context, who authz.Caller, in *machi
 		if m.DeletedAt.IsZero() {
 			return fault.NewNotFound("deleted machine")
 		}
-		return s.Store.DeleteMachineTx(tx, who.TenantID, in.MachineID)
+		if err := s.Store.DeleteMachineTx(tx, who.TenantID, in.MachineID); err != nil {
+			return err
+		}
+		return s.record(tx, who, "machine.forgotten", m)
 	})
 }
 

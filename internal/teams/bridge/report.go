@@ -107,9 +107,10 @@ func (s *Service) Report(ctx context.Context, who authz.Caller, taskID string, e
 	if err != nil {
 		return nil, err
 	}
-	out, runaway := &Receipt{}, false
-	err = s.runs.Report(ctx, who.TenantID, taskID, func(p *run.Report) error {
-		*out, runaway = Receipt{Success: true, Received: len(events)}, false
+	out, runaway := &Receipt{}, &Receipt{Abort: true, Reason: "The task has reported too much, and its run was ended."}
+	answering := txn.WithAnswer(ctx, func() any { return out })
+	err = s.runs.Report(answering, who.TenantID, taskID, func(p *run.Report) error {
+		out = &Receipt{Success: true, Received: len(events)}
 		var bytes int64
 		for i := range events {
 			bytes += events[i].size()
@@ -119,7 +120,7 @@ func (s *Service) Report(ctx context.Context, who authz.Caller, taskID string, e
 			return err
 		}
 		if now.Events > maxTaskCount || now.Bytes > maxTaskBytes {
-			runaway = true
+			out = runaway
 			return p.End(run.Failed, run.CodeMachineRunaway, fmt.Sprintf(
 				"The machine reported more than %d events or %d MiB on the task, and was told to stop.", maxTaskCount, maxTaskBytes>>20))
 		}
@@ -131,10 +132,10 @@ func (s *Service) Report(ctx context.Context, who authz.Caller, taskID string, e
 		return &Receipt{Abort: true, Reason: "The run has ended."}, nil
 	case err != nil:
 		return nil, err
-	case runaway:
-		return &Receipt{Abort: true, Reason: "The task has reported too much, and its run was ended."}, nil
+	case out == runaway:
+		return out, nil
 	}
-	return out, s.touch(ctx, m)
+	return out, s.touch(txn.WithoutRequestHook(ctx), m)
 }
 
 // taskMachine returns the caller's machine that has a task; over says why the task has

@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
+	"agentd/internal/base/txn"
 )
 
 type (
@@ -207,7 +208,8 @@ func (s operations) leaveRoute(ctx context.Context, who authz.Caller, in *deregi
 	if in.Body.MachineID == "" && in.Body.AgentID == "" {
 		return deregisterOut{}, fault.New(fault.Malformed, "", "Say what leaves: with machine_id or agent_id.")
 	}
-	return deregisterOut{Success: true, Status: Offline}, s.Deregister(ctx, who, in.Body.MachineID, in.Body.AgentID)
+	out := deregisterOut{Success: true, Status: Offline}
+	return out, s.Deregister(txn.WithAnswer(ctx, func() any { return out }), who, in.Body.MachineID, in.Body.AgentID)
 }
 
 func (s operations) pollRoute(ctx context.Context, who authz.Caller, in *pollIn) (*route.Reply, error) {

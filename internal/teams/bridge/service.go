@@ -17,6 +17,7 @@ import (
 	"agentd/internal/base/secret"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/resource"
@@ -54,6 +55,7 @@ type Service struct {
 	Hub    *event.Hub
 	Clock  clock.Clock
 	Box    *secret.Box
+	Audit  audit.Recorder
 
 	runs      Runs
 	approvals Approvals
@@ -287,15 +289,28 @@ func (s *Service) Deregister(ctx context.Context, who authz.Caller, machineID, a
 			if err != nil {
 				return err
 			}
-			if m.LeftAt.IsZero() {
-				m.LeftAt = s.Clock.Now()
+			if !m.LeftAt.IsZero() {
+				continue
 			}
+			m.LeftAt = s.Clock.Now()
 			if err := s.Store.UpdateMachineTx(tx, m); err != nil {
+				return err
+			}
+			if err := s.record(tx, who, "machine.deregistered", m); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// record writes an entry about a machine into the audit log.
+func (s *Service) record(tx txn.Tx, who authz.Caller, action string, m *Machine) error {
+	details, err := json.Marshal(map[string]string{"agent_id": m.AgentID}, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	return audit.Write(s.Audit, tx, who, audit.Entry{Action: action, TargetType: "machine", TargetID: m.MachineID, Details: details})
 }
 
 // AgentDeleted keeps the machines of a deleted agent out. It may be called again.

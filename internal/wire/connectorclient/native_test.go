@@ -50,6 +50,7 @@ func TestPostgres(t *testing.T) {
 		"SELECT id, note FROM orders ORDER BY id":                     `{"columns":["id","note"],"rows":[["1","first"],["2",null]],"more":false}`,
 		"SELECT generate_series(1, 100000000)":                        `"more":true`,
 		"SELECT repeat('x', 1000000)":                                 `"columns":["repeat"]`,
+		"SELECT repeat('x', 10000000)":                                "and at most 8388608 are read. Select fewer columns",
 		"INSERT INTO orders VALUES (3, 'x')":                          "read-only transaction",
 		"WITH n AS (DELETE FROM orders RETURNING id) SELECT * FROM n": "read-only transaction",
 		"SET TRANSACTION READ WRITE":                                  "transaction read-write mode must be set before any query",

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/delivery/integration"
@@ -23,6 +25,11 @@ const (
 	queryTime = 30 * time.Second
 	// maxResult is how many bytes of a result are kept.
 	maxResult = 48 << 10
+	// maxMessage is how many bytes a message of the server may have. A row is a message, which
+	// is in memory as a whole.
+	maxMessage = 8 << 20
+	// maxConversation is how many bytes are read of a connection, which serves one query.
+	maxConversation = 64 << 20
 )
 
 // Databases implements integration.Databases with PostgreSQL.
@@ -79,6 +86,11 @@ func (p Databases) connect(ctx context.Context, d *integration.Database) (*pgx.C
 	config.RuntimeParams = map[string]string{"application_name": "agentd", "default_transaction_read_only": "on"}
 	config.ConnectTimeout = 10 * time.Second
 	config.DialFunc = p.Guarded.Dial
+	config.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		frontend := pgproto3.NewFrontend(io.LimitReader(r, maxConversation), w)
+		frontend.SetMaxBodyLen(maxMessage)
+		return frontend
+	}
 	config.LookupFunc = func(_ context.Context, host string) ([]string, error) {
 		return []string{host}, nil // Dial looks it up, and checks what it resolves to
 	}
@@ -95,10 +107,14 @@ func (p Databases) connect(ctx context.Context, d *integration.Database) (*pgx.C
 
 func read(rows pgx.Rows, maxRows int) (*integration.Rows, error) {
 	out := &integration.Rows{Columns: []string{}, Rows: [][]any{}}
+	size := 0
 	for _, f := range rows.FieldDescriptions() {
+		if size += len(f.Name) + 1; size > maxResult {
+			out.More = true
+			return out, nil
+		}
 		out.Columns = append(out.Columns, f.Name)
 	}
-	size := 0
 	for rows.Next() {
 		if len(out.Rows) == maxRows || size > maxResult {
 			out.More = true
@@ -124,6 +140,10 @@ func refused(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fault.New(fault.Invalid, "", "PostgreSQL refuses the query (%.500s).", e.Message).Because(err)
 	}
+	if e, ok := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err); ok {
+		return fault.New(fault.Invalid, "", "A row of the result has %d bytes, and at most %d are read. "+
+			"Select fewer columns, or only the beginning of long ones with left(column, 1000).", e.ActualBodyLen, maxMessage).Because(err)
+	}
 	return unavailable(err)
 }
 
@@ -135,6 +155,10 @@ func unavailable(err error) error {
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fault.New(fault.Unavailable, "EXTERNAL_SERVICE_ERROR", "PostgreSQL refuses the connection (%.300s).", e.Message).Because(err)
+	}
+	if e, ok := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err); ok {
+		return fault.New(fault.Unavailable, "EXTERNAL_SERVICE_ERROR",
+			"The database sends a message of %d bytes, and at most %d are read.", e.ActualBodyLen, maxMessage).Because(err)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fault.New(fault.Unavailable, "EXTERNAL_SERVICE_ERROR",

@@ -36,10 +36,7 @@ func countKeptAnswers(n *apptest.Server) int {
 var keptAfterwards = map[string]string{
 	"spawnAgent":            "two commits, of the agent and of its task; a child more",
 	"searchMemory":          "reads",
-	"importAdminConfig":     "sets the same once more",
-	"replayRun":             "a replay more, which changes nothing of the run",
-	"bridgeDelegate":        "a run more",
-	"pushBridgeTaskEvents":  "events with a key count once",
+	"bridgeHeartbeat":       "a sign of life more; those within 10 seconds of another are not even stored",
 	"checkGovernance":       "reads",
 	"checkSpawnPermission":  "reads",
 	"checkDeadlock":         "reads",

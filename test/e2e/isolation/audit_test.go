@@ -19,8 +19,7 @@ var unaudited = map[string]string{
 	"startMission": aMission, "authorizeMission": aMission, "runMission": aMission, "pauseMission": aMission, "resumeMission": aMission,
 	"abortMission": aMission, "updateMissionObjective": aMission, "tickInitiative": aMission,
 	"replayRun": aRun, "createRunCheckpoint": aRun, "bridgeDelegate": aRun,
-	"bridgeHeartbeat": aMachine, "pushBridgeTaskEvents": aMachine, "bridgeDeregister": aMachine, "updateBridgeAgentCapability": aMachine,
-	"forgetDeletedMachine": "the machine may register again, which is audited", "importAdminConfig": "each section that it changes has an entry; this one changes none",
+	"bridgeHeartbeat": aMachine, "pushBridgeTaskEvents": aMachine, "updateBridgeAgentCapability": aMachine,
 	"putRunFeedback": "it is an opinion, with its author and time", "putSessionRunFeedback": "as putRunFeedback", "deleteRunFeedback": "as putRunFeedback",
 	"createMessage": "it changes nothing", "countMessageTokens": "it changes nothing",
 	"testWebhook": "it changes nothing", "redeliverWebhook": "it is in the delivery log",
@@ -55,8 +54,10 @@ var unaudited = map[string]string{
 }
 
 const (
-	aRun       = "a run is its own record: its journal says who started it and what was done"
-	aMachine   = "a machine reports it of itself; its connection and its runs show it"
+	aRun = "a run is its own record: its journal says who started it and what was done"
+	// Machines send these by themselves, many times an hour, and no person decides about any of
+	// them: entries would hide those about what people do.
+	aMachine   = "a program reports it of itself; the list of machines and the runs' events show it"
 	aMission   = "a mission is its own record: its events and its report say what was done, and its runs who started it"
 	talk       = "what is said and planned in a session stands there with its times"
 	remembered = "what an agent remembers is its working state, which it changes itself all the time"

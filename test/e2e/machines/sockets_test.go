@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/app/apptest"
 	"agentd/internal/kernel/model/modeltest"
@@ -234,4 +235,66 @@ func resident(t *testing.T, pid int) int {
 		t.Fatal(err)
 	}
 	return pages * os.Getpagesize()
+}
+
+// Machines that the operator switches off are refused, also those that are connected, and
+// come back when they are switched on.
+func TestMachinesSwitchedOff(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	agent := register(n, "m", nil)
+	hello := object{"type": "hello", "machine_id": "m"}
+	there := dial(t, n.URL, bearer(n.Key))
+	there.send(hello)
+	there.next("welcome")
+	flag := func(on bool) {
+		n.Expect(200, "PUT", "/api/v1/admin/config/feature-flags", object{"flags": []object{{"name": "bridge", "enabled": on}}})
+	}
+
+	flag(false)
+	n.Do("GET", api+"/agents", nil).IsProblem(t, 501, "FEATURE_DISABLED")
+	n.Do("GET", api+"/poll?timeout=10&agent_id="+agent, nil).IsProblem(t, 501, "FEATURE_DISABLED")
+	n.Do("POST", api+"/heartbeat", object{"machine_id": "m"}).IsProblem(t, 501, "FEATURE_DISABLED")
+	_, res, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(n.URL, "http")+api+"/ws", &websocket.DialOptions{HTTPHeader: bearer(n.Key)})
+	if err == nil || res == nil || res.StatusCode != 501 {
+		t.Errorf("connecting: %v", err)
+	}
+	there.send(object{"type": "heartbeat"})
+	if code := there.closed(); code != websocket.StatusTryAgainLater {
+		t.Errorf("the connection is closed with %d", code)
+	}
+
+	flag(true)
+	id := n.StartRun(agent, "hello", nil)
+	again := dial(t, n.URL, bearer(n.Key))
+	again.send(hello)
+	again.next("welcome")
+	if f := again.next("task"); f["task"].(object)["task_id"] != id {
+		t.Errorf("task: %v", f)
+	}
+}
+
+// The log says which machines left, and which were let in again.
+func TestMachinesInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	agent := register(n, "m", nil)
+	count := func(action string) (targets []any) {
+		for _, e := range n.Expect(200, "GET", "/api/v1/admin/audit?limit=100&action="+action, nil)["entries"].([]any) {
+			targets = append(targets, e.(object)["target_id"], e.(object)["details"].(object)["agent_id"])
+		}
+		return targets
+	}
+	for range 2 { // the second time nothing leaves
+		n.Expect(200, "POST", api+"/deregister", object{"machine_id": "m"})
+	}
+	n.Expect(200, "POST", api+"/deregister", object{"machine_id": "no such machine"})
+	if diff := cmp.Diff([]any{"m", agent}, count("machine.deregistered")); diff != "" {
+		t.Error(diff)
+	}
+	n.Expect(200, "DELETE", "/api/v1/agents/"+agent, nil)
+	apptest.Eventually(t, func() bool { return n.Do("DELETE", api+"/deleted-machines/m", nil).StatusCode == 204 })
+	if diff := cmp.Diff([]any{"m", agent}, count("machine.forgotten")); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -1,6 +1,9 @@
 package contracttest
 
-import "agentd/internal/app/apptest"
+import (
+	"agentd/internal/app/apptest"
+	"agentd/internal/base/ident"
+)
 
 // createMachines has two machines with a task each, the first of which waits for an
 // approval, and one whose agent was deleted.
@@ -28,6 +31,15 @@ func (c *Company) createMachines(add func(parameter, id string)) {
 		"type": "approval_request", "approval_id": c.Mark, "tool_name": c.Mark, "timestamp": "2026-11-27T12:00:00Z",
 	})
 	c.Expect(200, "POST", "/api/v1/runs/"+c.IDs["bridgeTaskId"][0]+"/approve", nil)
+}
+
+// leavingMachine registers a machine and names it.
+func leavingMachine(c *Company) apptest.Object {
+	machine := ident.New()
+	c.Expect(201, "POST", "/api/v1/bridge/register", apptest.Object{
+		"machine_id": machine, "capabilities": []string{}, "working_directory": "/", "version": "1",
+	})
+	return apptest.Object{"machine_id": machine}
 }
 
 // approvedTask makes a task whose approval was decided, which its machine has not read.

@@ -70,7 +70,7 @@ var recipes = map[string]recipe{
 		},
 	},
 	"replayRun": {
-		body: apptest.Object{"mode": "verify"},
+		body: apptest.Object{"mode": "execute"},
 		ids: func(c *Company, call *Call) {
 			call.Path["runId"] = c.StartRun(c.IDs["agentId"][3], c.Mark, apptest.Object{"resource_limits": apptest.Object{"max_steps": 0}})
 			c.WaitRun(call.Path["runId"])
@@ -173,7 +173,7 @@ var recipes = map[string]recipe{
 		ids:  func(c *Company, call *Call) { call.Path["todoId"] = c.IDs["todoId"][1] },
 	},
 	"bridgeHeartbeat":  {with: func(c *Company) apptest.Object { return apptest.Object{"machine_id": c.IDs["machineName"][0]} }},
-	"bridgeDeregister": {with: func(c *Company) apptest.Object { return apptest.Object{"machine_id": "gone"} }},
+	"bridgeDeregister": {with: leavingMachine},
 	"bridgePoll": {ids: func(c *Company, call *Call) {
 		call.Query.Set("machine_id", c.IDs["machineName"][1])
 		call.Query.Set("timeout", "10")

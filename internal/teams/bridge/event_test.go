@@ -104,7 +104,7 @@ func FuzzDecodeEvents(f *testing.F) {
 		}
 		for i := range events {
 			e := &events[i]
-			if e.Type == "" || e.Timestamp.IsZero() && !strings.Contains(string(body), "0001") || e.size() < 100 || e.key() != e.key() {
+			if e.Type == "" || e.Timestamp.IsZero() && !strings.Contains(string(body), "0001") || e.size() < 100 {
 				t.Errorf("%+v", e)
 			}
 			if ends, well := e.ends(); well && !ends {

@@ -70,6 +70,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
 		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, grouped),
 		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
+		privacyPart(p, content, execution),
 		marketPart(p, agents, execution), measured.part(p),
 	}
 	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)

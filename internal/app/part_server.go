@@ -26,7 +26,8 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 	p.config.Connect(p.limiter, operations(routes), served(features, routes))
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Families: compatFamilies(), Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
-		Limiter: p.limiter, Proxies: proxies, Fresh: members.signIn.Fresh, TenantNames: accounts.identity.TenantNames,
+		Limiter: p.limiter, Proxies: proxies, Fresh: members.signIn.Fresh, Held: accounts.tenants.UnderHold,
+		TenantNames: accounts.identity.TenantNames,
 		Watch:   p.watch.Note,
 		Origins: p.config.AllowedOrigins, TenantStreams: p.config.StreamsPerTenant, Heartbeats: p.config.Heartbeat,
 		Feature: p.config.FeatureOf, SelfTest: p.hub.SelfTest,

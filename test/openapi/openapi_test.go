@@ -81,6 +81,7 @@ import (
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/operation/billing"
+	"agentd/internal/operation/privacy"
 	"agentd/internal/operation/integrationadmin"
 	"agentd/internal/operation/modeladmin"
 	"agentd/internal/operation/opconfig"
@@ -157,6 +158,7 @@ func routes(t *testing.T) []route.Route {
 		evaluation.New(kernel, evaluation.Options{}).Routes(), rollout.New(rollout.Options{}).Routes(),
 		experiment.New(kernel, experiment.Options{}).Routes(),
 		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), (&bridge.Service{}).Routes(), kinds.Routes(kernel),
+		privacy.New(privacy.Deps{}).Routes(),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),
 		marketplace.New(marketplace.Deps{}).Routes(),

@@ -73,7 +73,8 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 	invalid = append(invalid, s.invalidChoices(c.Slug, c.Plan)...)
 	keyless := c.OwnerKey != nil && !*c.OwnerKey
 	if keyless && strings.TrimSpace(c.OwnerEmail) == "" {
-		invalid = append(invalid, fault.Field{Field: "owner_email", Message: "is required if owner_key is false: the owner could not sign in"})
+		invalid = append(invalid, fault.Field{Field: "owner_email", Message: "is required if owner_key is false: the owner could " +
+			"not sign in"})
 	}
 	if message := identity.BadEmail(c.OwnerEmail); message != "" {
 		invalid = append(invalid, fault.Field{Field: "owner_email", Message: message})
@@ -196,6 +197,9 @@ func (t *Tenant) held() (h held) {
 	return h
 }
 
+// UnderHold reports whether nothing of the tenant's data may be deleted.
+func (t *Tenant) UnderHold() bool { return t.held().LegalHold }
+
 // hold stores the members of the settings that c changes.
 func (t *Tenant) hold(c SettingsChange) error {
 	patch, err := json.Marshal(SettingsChange{LegalHold: c.LegalHold, MaxRetention: c.MaxRetention})
@@ -227,6 +231,9 @@ func (s *Service) Configure(ctx context.Context, who authz.Caller, id string, c 
 	return change(ctx, s, who, id, "settings_updated", settingsOf, func(tx txn.Tx, t *Tenant) (jsontext.Value, error) {
 		if err := t.hold(c); err != nil {
 			return nil, err
+		}
+		if c.LegalHold != nil {
+			tx.AfterCommit(s.OnChange)
 		}
 		if c.PurgeProtection != nil {
 			t.PurgeProtection = *c.PurgeProtection

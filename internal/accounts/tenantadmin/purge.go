@@ -49,7 +49,7 @@ type PurgeAnswer struct {
 // Purge makes a tenant invisible immediately and enqueues the deletion of its
 // data. confirm is its ID, name or slug. Errors: fault.NotFound; fault.Forbidden
 // for the operator's own tenant; fault.Invalid for a wrong confirmation;
-// fault.Conflict with PURGE_PROTECTED or LEGAL_HOLD.
+// fault.Conflict with PURGE_PROTECTED; fault.Locked for a tenant under a legal hold.
 func (s *Service) Purge(ctx context.Context, who authz.Caller, id, confirm string, dryRun bool) (PurgeAnswer, error) {
 	return s.purge(ctx, who, id, confirm, dryRun, func(tx txn.Tx) error {
 		return s.Queue.EnqueueTx(tx, work.Item{Kind: WorkKind, Key: purging + id, TenantID: who.TenantID})
@@ -132,7 +132,7 @@ func purgeable(t Tenant, confirm string) error {
 		return fault.New(fault.Conflict, "PURGE_PROTECTED",
 			"This company is protected from being purged; set its purge_protection to false first.")
 	case t.held().LegalHold:
-		return fault.New(fault.Conflict, "LEGAL_HOLD", "This company's data is under a legal hold; set its legal_hold to false first.")
+		return fault.New(fault.Locked, "LEGAL_HOLD", "This company's data is under a legal hold; set its legal_hold to false first.")
 	}
 	return nil
 }

@@ -101,7 +101,8 @@ func (s *Service) Routes() []route.Route {
 	}
 	const one = "/{tenantId}"
 	create := row("POST", "", "createTenant", "Create a company",
-		"Also creates its owner and, unless owner_key is false, a key with all rights of the owner. Only this response shows the key.", 409)
+		"Also creates its owner and, unless owner_key is false, a key with all rights of the owner. Only this response shows the "+
+			"key.", 409)
 	create.Status = 201
 	suspend := row("PUT", one+"/suspend", "suspendTenant", "Suspend a company",
 		"Takes effect immediately: its keys and sessions are refused, no run starts, no schedule fires, "+
@@ -109,7 +110,7 @@ func (s *Service) Routes() []route.Route {
 	suspend.Optional = true
 	purge := row("DELETE", one, "purgeTenant", "Delete a company and all its data",
 		"The company is inaccessible as soon as this request succeeds. Its data is deleted in the background; "+
-			"the audit log records when that is done. This cannot be undone.", 404, 409, 422)
+			"the audit log records when that is done. This cannot be undone.", 404, 409, 422, 423)
 	purge.Optional = true
 	get := row("GET", one, "getTenant", "Get a company", "", 404)
 	update := row("PATCH", one, "updateAdminTenant", "Update a company", "", 404, 409)

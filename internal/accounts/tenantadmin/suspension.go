@@ -13,18 +13,33 @@ import (
 // refreshEvery is how soon a node learns of a suspension without a hint.
 const refreshEvery = time.Second
 
-// Refresh reads which tenants are inactive.
+// Refresh reads which tenants are inactive, and which are under a legal hold.
 func (s *Service) Refresh(ctx context.Context) error {
-	ids, err := s.Store.ListInactive(ctx)
+	inactive, err := s.Store.ListInactive(ctx)
 	if err != nil {
 		return err
 	}
-	inactive := make(map[string]struct{}, len(ids))
-	for _, id := range ids {
-		inactive[id] = struct{}{}
+	held, err := s.Store.ListHeld(ctx)
+	if err != nil {
+		return err
 	}
-	s.inactive.Store(&inactive)
+	s.inactive.Store(setOf(inactive))
+	s.underHold.Store(setOf(held))
 	return nil
+}
+
+func setOf(ids []string) *map[string]struct{} {
+	set := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		set[id] = struct{}{}
+	}
+	return &set
+}
+
+// UnderHold reports whether a tenant is under a legal hold.
+func (s *Service) UnderHold(tenant string) bool {
+	_, held := (*s.underHold.Load())[tenant]
+	return held
 }
 
 // Serve refreshes the inactive tenants every second and at each hint, until ctx

@@ -84,6 +84,8 @@ type Store interface {
 	// ListInactive lists the tenants for which no work is done: suspended ones and
 	// those that are being purged.
 	ListInactive(ctx context.Context) ([]string, error)
+	// ListHeld lists the tenants that are under a legal hold.
+	ListHeld(ctx context.Context) ([]string, error)
 
 	// SuspendWorkTx releases the lease of an item of a tenant that is still
 	// inactive, until ResumeWorkTx. It reports whether it did; an item of an
@@ -173,7 +175,8 @@ type Config struct {
 // Service is the slice. It is safe for concurrent use.
 type Service struct {
 	Config
-	inactive atomic.Pointer[map[string]struct{}]
+	inactive  atomic.Pointer[map[string]struct{}]
+	underHold atomic.Pointer[map[string]struct{}]
 }
 
 // New returns a service. Call Refresh before HeldBack.
@@ -207,6 +210,7 @@ func New(c Config) *Service {
 	}
 	s := &Service{Config: c}
 	s.inactive.Store(&map[string]struct{}{})
+	s.underHold.Store(&map[string]struct{}{})
 	return s
 }
 

@@ -24,7 +24,7 @@ func (a *Agents) terminateRoute() route.Route {
 	return route.Action(route.Row{
 		Method: "POST", Path: "/api/v1/agents/{agentId}/terminate", ID: "terminateAgent", Tag: "Agents", Summary: "Terminate an agent",
 		Doc:    "Deletes it, and cancels its runs, as DELETE does.",
-		Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer,
+		Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer, Destroys: true,
 	}, a.terminate)
 }
 

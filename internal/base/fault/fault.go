@@ -33,6 +33,7 @@ const (
 	Upstream                     // 502: another service refused the call or sent an unusable answer
 	UpstreamTimeout              // 504: another service did not answer in time
 	Payment                      // 402: the company must pay first
+	Locked                       // 423: under a legal hold
 )
 
 // Error is a failure with a public face. The zero Code of a kind is filled by
@@ -88,12 +89,18 @@ var defaultCode = map[Kind]string{
 	Upstream:         "EXTERNAL_SERVICE_ERROR",
 	UpstreamTimeout:  "EXTERNAL_SERVICE_TIMEOUT",
 	Payment:          "BILLING_PAST_DUE",
+	Locked:           "LEGAL_HOLD",
 }
 
 // NewNotFound is the 404 for a thing that is absent or another tenant's: the two
 // are the same sentence, so that nothing leaks.
 func NewNotFound(what string) *Error {
 	return New(NotFound, "", "There is no such %s in this company.", what)
+}
+
+// UnderHold is the 423 for what a legal hold keeps.
+func UnderHold() *Error {
+	return New(Locked, "", "This company's data is under a legal hold: nothing of it is deleted until the operator lifts the hold.")
 }
 
 // BadFields returns a 422 that names every invalid field.
@@ -117,7 +124,8 @@ func WrongState(what, state, action string) *Error {
 
 // Changed returns the 409 of a lost race.
 func Changed(what string) *Error {
-	e := New(Conflict, "CONCURRENT_MODIFICATION", "The %s was changed by somebody else at the same moment; read it again and retry.", what)
+	e := New(Conflict, "CONCURRENT_MODIFICATION", "The %s was changed by somebody else at the same moment; read it again and "+
+		"retry.", what)
 	e.RetryAfter = time.Second
 	return e
 }

@@ -51,6 +51,9 @@ type Row struct {
 	// Fresh rows are dangerous: the browser session of a person with a second
 	// factor must have verified it lately.
 	Fresh bool
+	// Destroys rows delete what a legal hold keeps: 423 while the caller's company is
+	// under one.
+	Destroys bool
 	// Person rows concern the caller's person beyond the company of the
 	// credential: of keys, only one with the scope * may call them.
 	Person bool

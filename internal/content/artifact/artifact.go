@@ -44,6 +44,9 @@ type Table interface {
 	GetByName(ctx context.Context, tenant, runID, name string) (*Record, error)
 	// ListByRun returns the artifacts of runs, ordered by run id, then oldest first.
 	ListByRun(ctx context.Context, tenant string, runIDs []string) ([]Record, error)
+	// DeleteByRunTx deletes the artifacts of a run, and returns the hashes of their
+	// contents.
+	DeleteByRunTx(tx txn.Tx, tenant, runID string) (sums []string, err error)
 }
 
 // Service stores and returns artifacts.
@@ -188,4 +191,18 @@ type List struct {
 	RunID     string         `json:"run_id" format:"uuid" required:"true"`
 	Artifacts []run.Artifact `json:"artifacts" required:"true"`
 	Total     int            `json:"total" required:"true"`
+}
+
+// DeleteOfRunTx deletes the artifacts of a run, and returns how many.
+func (s *Service) DeleteOfRunTx(tx txn.Tx, tenant, runID string) (int64, error) {
+	sums, err := s.Table.DeleteByRunTx(tx, tenant, runID)
+	if err != nil {
+		return 0, err
+	}
+	for _, sum := range sums {
+		if err := s.Blobs.Drop(tx, tenant, sum); err != nil {
+			return 0, err
+		}
+	}
+	return int64(len(sums)), nil
 }

@@ -121,4 +121,20 @@ func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error
 	})
 }
 
+// Erase deletes a file on behalf of the person whose data is erased, and reports whether
+// there was one. What is in the audit log is the erasure.
+func (s *Service) Erase(ctx context.Context, tenant, id string) (deleted bool, err error) {
+	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
+		f, err := s.Files.DeleteTx(tx, tenant, id)
+		if deleted = err == nil; fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return s.Blobs.Drop(tx, tenant, f.SHA256)
+	})
+	return deleted, err
+}
+
 func contentPath(id string) string { return "/api/v1/files/" + id + "/content" }

@@ -81,7 +81,7 @@ func (s *Service) Routes() []route.Route {
 		route.Action(content, s.content),
 		route.Action(route.Row{
 			Method: "DELETE", Path: "/api/v1/files/{fileId}", ID: "deleteFile", Tag: "Files", Scopes: write, Role: authz.Developer,
-			Summary: "Delete a file", Status: 204,
+			Summary: "Delete a file", Status: 204, Destroys: true,
 		}, func(ctx context.Context, who authz.Caller, in *idIn) (struct{}, error) {
 			return struct{}{}, s.Delete(ctx, who, in.FileID)
 		}),

@@ -30,7 +30,7 @@ func (s *Service) Routes() []route.Route {
 	create := row("POST", "", "createKnowledgeBase", "Create a knowledge base")
 	create.Status = 201
 	remove := row("DELETE", one, "deleteKnowledgeBase", "Delete a knowledge base with its documents")
-	remove.Status = 204
+	remove.Status, remove.Destroys = 204, true
 	get := row("GET", one, "getKnowledgeBase", "Get a knowledge base")
 	update := row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base")
 	get.Conditional, update.Conditional, remove.Conditional = true, true, true
@@ -41,7 +41,7 @@ func (s *Service) Routes() []route.Route {
 	add.Doc = "Accepts text, Markdown, HTML and CSV. " +
 		"The document can be searched at once by its words, and by its meaning once it is embedded."
 	removeDocument := row("DELETE", documents+"/{documentId}", "deleteKbDocument", "Delete a document of a knowledge base")
-	removeDocument.Status = 204
+	removeDocument.Status, removeDocument.Destroys = 204, true
 	search := row("POST", one+"/search", "searchKnowledgeBase", "Search a knowledge base")
 	search.Scopes, search.Role = []authz.Scope{"memory:read"}, authz.Viewer
 	reindex := row("POST", one+"/reindex", "reindexKnowledgeBase", "Embed the chunks that the current model has not embedded")

@@ -116,6 +116,15 @@ func (s *Service) Update(ctx context.Context, tenant, agentID, id string, c Chan
 	return e, err
 }
 
+// maxOfRun bounds the entries of one run.
+const maxOfRun = 10_000
+
+// OfRun returns what an agent remembers from a run: what was extracted from it, and
+// what its tools stored.
+func (s *Service) OfRun(ctx context.Context, tenant, agentID, runID string) ([]Entry, error) {
+	return s.Store.ListByRun(ctx, tenant, agentID, runID, maxOfRun)
+}
+
 // Delete deletes an entry, if it exists.
 func (s *Service) Delete(ctx context.Context, tenant, agentID, id string) error {
 	return s.Writer.Write(ctx, func(tx txn.Tx) error {

@@ -119,6 +119,8 @@ type Store interface {
 	// List returns entries newest first, after an id; entity "" is any.
 	List(ctx context.Context, tenant, agent, entity, after string, limit int) ([]Entry, error)
 	Count(ctx context.Context, tenant, agent, entity string) (int, error)
+	// ListByRun returns up to limit entries that were made of a run or in it.
+	ListByRun(ctx context.Context, tenant, agent, runID string, limit int) ([]Entry, error)
 
 	ListBlocks(ctx context.Context, tenant, agent string) ([]Block, error)
 	ListBlocksTx(tx txn.Tx, tenant, agent string) ([]Block, error)

@@ -40,7 +40,7 @@ func (s *Service) Routes() []route.Route {
 	change := row("PUT", "/{entryId}", "updateAgentMemoryEntry", "Update a memory entry")
 	change.BodyOf, change.Partial = reflect.TypeFor[Change](), true
 	remove := row("DELETE", "/{entryId}", "deleteMemoryEntry", "Delete a memory entry")
-	remove.Status = 204
+	remove.Status, remove.Destroys = 204, true
 	put := row("PUT", "/core/{label}", "updateCoreMemoryBlock", "Write a core memory block")
 	put.Doc = "Enables the block for the agent. Content over max_tokens is refused. An agent has at most 10 blocks."
 	get := row("GET", "/{entryId}", "getMemoryEntry", "Read an entry.")

@@ -161,13 +161,13 @@ func (s *Service) Routes() []route.Route {
 	agentFiles := read("", "listAgentWorkspaceFiles", "List the files of an agent's workspace")
 	agentFiles.Path = "/api/v1/agents/{agentId}/workspace/files"
 	discard := write("DELETE", "/{workspaceId}/files", "deleteWorkspaceFile", "Delete a file or folder", 200)
-	discard.Also, discard.AnswerOf = []int{204}, reflect.TypeFor[Trashed]()
+	discard.Also, discard.AnswerOf, discard.Destroys = []int{204}, reflect.TypeFor[Trashed](), true
 	discard.Doc = "A file that a signed-in person deletes goes to the trash, which answers 200. With a key, with trash=false, " +
 		"and for a folder everything is gone for good, which answers 204."
 	get := read("/{workspaceId}", "getWorkspace", "Get a workspace")
 	rename := write("PATCH", "/{workspaceId}", "updateWorkspace", "Rename a workspace", 200)
 	remove := write("DELETE", "/{workspaceId}", "deleteWorkspace", "Delete a workspace with its files", 204, 409)
-	get.Conditional, rename.Conditional, remove.Conditional = true, true, true
+	get.Conditional, rename.Conditional, remove.Conditional, remove.Destroys = true, true, true, true
 	return append([]route.Route{
 		route.Action(create, h.create),
 		route.Action(read("", "listWorkspaces", "List workspaces, newest first"), h.list),

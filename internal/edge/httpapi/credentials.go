@@ -177,7 +177,8 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 	if o.row.Public {
 		if o.ownPages {
 			if err := s.sameOrigin.Check(r); err != nil {
-				return fault.New(fault.Forbidden, "", "This form must be sent by a page of this service; open the page and try again.").Because(err)
+				return fault.New(fault.Forbidden, "", "This form must be sent by a page of this service; open the page and try "+
+					"again.").Because(err)
 			}
 		}
 		return s.limits.take(x, o, "")
@@ -197,7 +198,8 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 		return e
 	}
 	if x.who.StreamOnly && (!o.stream || r.Method != http.MethodGet) {
-		return fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token only opens event streams, by GET; use an API key or sign in.")
+		return fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token only opens event streams, by GET; use an API key "+
+			"or sign in.")
 	}
 	if err := mayCall(&x.who, &o.row); err != nil {
 		return err
@@ -209,6 +211,9 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 		if err := x.who.CheckPerson(); err != nil {
 			return err
 		}
+	}
+	if o.row.Destroys && s.held != nil && s.held(x.who.TenantID) {
+		return fault.UnderHold()
 	}
 	if o.row.Fresh && s.fresh != nil {
 		return s.fresh(x, x.who)
@@ -294,7 +299,8 @@ func (s *Server) ownPages(r *http.Request, o *operation) error {
 		r.Method = http.MethodPost
 	}
 	if err := s.sameOrigin.Check(r); err != nil {
-		return fault.New(fault.Forbidden, "", "A write that is authenticated by a cookie must come from this service's own pages.").Because(err)
+		return fault.New(fault.Forbidden, "", "A write that is authenticated by a cookie must come from this service's own "+
+			"pages.").Because(err)
 	}
 	return nil
 }

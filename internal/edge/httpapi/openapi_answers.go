@@ -80,6 +80,9 @@ func (p published) answer() reflect.Type {
 
 func (d *document) refusals(op *huma.Operation, p published) {
 	statuses := append([]int{http.StatusInternalServerError, http.StatusServiceUnavailable}, p.Errors...)
+	if p.Destroys {
+		statuses = append(statuses, http.StatusLocked)
+	}
 	if limited(&p.Row) {
 		statuses = append(statuses, http.StatusTooManyRequests)
 	}

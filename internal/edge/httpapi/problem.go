@@ -30,6 +30,7 @@ var statusOf = map[fault.Kind]int{
 	fault.Upstream:         http.StatusBadGateway,
 	fault.UpstreamTimeout:  http.StatusGatewayTimeout,
 	fault.Payment:          http.StatusPaymentRequired,
+	fault.Locked:           http.StatusLocked,
 }
 
 // statusError is a refusal with a status of its own instead of its kind's.

@@ -93,6 +93,8 @@ type Config struct {
 	// Heartbeats returns after which silence an event stream sends a comment; nil:
 	// Heartbeat.
 	Heartbeats func() time.Duration
+	// Held reports whether a tenant is under a legal hold; nil: none is.
+	Held func(tenant string) bool
 	// Feature returns the check of a feature that the operator may switch off, which a
 	// path belongs to; nil where it belongs to none.
 	Feature func(path string) func() error
@@ -106,6 +108,7 @@ type Server struct {
 	idempotency *idempotency.Manager
 	repeatWait  time.Duration // for the first request, by a repeated one
 	fresh       func(context.Context, authz.Caller) error
+	held        func(tenant string) bool
 	tenantNames TenantNames
 	ready       func(context.Context) error
 	selfTest    func(context.Context) error
@@ -137,7 +140,7 @@ type Server struct {
 // inconsistent rows, which are programming errors.
 func New(c Config) (*Server, error) {
 	s := &Server{
-		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, tenantNames: c.TenantNames,
+		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, held: c.Held, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, watch: c.Watch, log: c.Log, tracer: c.Tracer,
 		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies,

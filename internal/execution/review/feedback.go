@@ -91,7 +91,7 @@ func (s *Service) feedbackRoutes() []route.Route {
 		return r
 	}
 	gone := row("DELETE", "/runs/{runId}/feedback", "deleteRunFeedback", "Withdraw your feedback on a message", "", 422)
-	gone.Status = 204
+	gone.Status, gone.Destroys = 204, true
 	return []route.Route{
 		route.Action(row("GET", "/runs/{runId}/feedback", "getRunFeedback", "Get feedback on a run",
 			"Your reaction to one message; without message_id, your reactions to all messages of the run."), s.getFeedback),

@@ -158,6 +158,6 @@ func (s *annotationService) routes() []route.Route {
 		route.Action(read(list, "listSessionAnnotations", "List annotations"), s.list),
 		route.Action(with(write("POST", list, "createSessionAnnotation", "Annotate a message", talkers), 201), s.create),
 		route.Action(update, s.update),
-		route.Action(with(write("DELETE", one, "deleteSessionAnnotation", "Delete an annotation", talkers), 204), s.delete),
+		route.Action(destroys(with(write("DELETE", one, "deleteSessionAnnotation", "Delete an annotation", talkers), 204)), s.delete),
 	}
 }

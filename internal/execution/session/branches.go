@@ -305,7 +305,7 @@ func (b *branchService) routes() []route.Route {
 		route.Action(fork, b.forkRoute),
 		route.Action(read(branches, "listSessionBranches", "List the branches of a session"), b.listRoute),
 		route.Action(with(write("PUT", one+"/activate", "activateSessionBranch", "Activate a branch", writers), 200), b.activateRoute),
-		route.Action(with(write("DELETE", one, "deleteSessionBranch", "Delete a branch", writers), 200, 409), b.deleteRoute),
+		route.Action(destroys(with(write("DELETE", one, "deleteSessionBranch", "Delete a branch", writers), 200, 409)), b.deleteRoute),
 	}
 }
 

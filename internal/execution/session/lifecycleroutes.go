@@ -46,7 +46,7 @@ func (l *lifecycle) routes() []route.Route {
 	update := with(write("PUT", one, "updateSession", "Update a session", writers), 200)
 	update.BodyOf = reflect.TypeFor[sessionChange]()
 	get, end := read(one, "getSession", "Get a session and its conversation"), write("DELETE", one, "closeSession", "Close a session", writers)
-	get.Conditional, update.Conditional, end.Conditional = true, true, true
+	get.Conditional, update.Conditional, end.Conditional, end.Destroys = true, true, true, true
 	return []route.Route{
 		route.Action(with(write("POST", "", "createSession", "Create a session with an agent", talkers), 201, 404), l.createRoute),
 		route.Action(read("", "listSessions", "List sessions, newest first"), l.listRoute),
@@ -55,7 +55,7 @@ func (l *lifecycle) routes() []route.Route {
 		route.Action(documented(end,
 			"A closed session can still be read but accepts no more messages. A run that is under way continues to its end; "+
 				"runs that wait for their turn are cancelled."), l.closeRoute),
-		route.Action(documented(write("POST", "/bulk-delete", "bulkDeleteSessions", "Close several sessions", talkers),
+		route.Action(documented(destroys(write("POST", "/bulk-delete", "bulkDeleteSessions", "Close several sessions", talkers)),
 			"Closes up to 200 sessions, each as `DELETE` does."), l.closeManyRoute),
 	}
 }

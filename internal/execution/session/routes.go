@@ -27,6 +27,12 @@ func write(method, path, id, summary string, scopes []authz.Scope) route.Row {
 	}
 }
 
+// destroys marks a row that a legal hold refuses.
+func destroys(r route.Row) route.Row {
+	r.Destroys = true
+	return r
+}
+
 // with returns row with its success status and its additional error statuses.
 func with(row route.Row, status int, errors ...int) route.Row {
 	row.Status, row.Errors = status, errors

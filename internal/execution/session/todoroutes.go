@@ -68,7 +68,7 @@ func (s *todoService) routes() []route.Route {
 		route.Action(read(list, "listSessionTodos", "List the todos of a session"), s.listRoute),
 		route.Action(create, s.createRoute),
 		route.Action(update, s.updateRoute),
-		route.Action(write("DELETE", one, "deleteSessionTodo", "Delete a todo", writers), s.deleteRoute),
+		route.Action(destroys(write("DELETE", one, "deleteSessionTodo", "Delete a todo", writers)), s.deleteRoute),
 		route.Action(confirm, s.confirmRoute),
 		route.Action(with(write("POST", one+"/run", "runSessionTodoNow", "Run a todo now", writers), 200, 400, 409), s.startRoute),
 		route.Action(all, s.listAllRoute),

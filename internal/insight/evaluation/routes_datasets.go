@@ -84,14 +84,16 @@ func (s *Service) datasetRoutes() []route.Route {
 	upload := row("POST", "/datasets/import", "importDataset", "Import a dataset from a file",
 		"Takes JSON lines or comma-separated values, up to 100,000 cases. A row that is no case is named by its line.", 201)
 	upload.Uploads, upload.AnswerOf = []string{route.Form, route.Bytes}, reflect.TypeFor[datasetView]()
+	remove := row("DELETE", one, "deleteDataset", "Delete a dataset",
+		"Evaluations of it keep their results. One that is under way ends: its further cases are gone.", 204)
+	remove.Destroys = true
 	return []route.Route{
 		route.Action(create, s.create),
 		route.Action(upload, s.upload),
 		route.Action(row("GET", "/datasets", "listDatasets", "List the datasets of an agent", "", 200), s.listDatasets),
 		route.Action(row("GET", one, "getDataset", "Get a dataset", "", 200), s.showDataset),
 		route.Action(row("GET", one+"/cases", "listDatasetCases", "List the cases of a dataset", "", 200), s.listCases),
-		route.Action(row("DELETE", one, "deleteDataset", "Delete a dataset",
-			"Evaluations of it keep their results. One that is under way ends: its further cases are gone.", 204), s.deleteDataset),
+		route.Action(remove, s.deleteDataset),
 	}
 }
 
@@ -159,7 +161,8 @@ func (s *Service) upload(ctx context.Context, who authz.Caller, in *importIn) (*
 		d.Name = strings.TrimSpace(in.Body.Name)
 	}
 	if d.Name == "" {
-		return nil, fault.BadFields(fault.Field{Field: "name", Message: "it is blank, and the file has no name; set the query parameter name"})
+		return nil, fault.BadFields(fault.Field{Field: "name", Message: "it is blank, and the file has no name; set the query " +
+			"parameter name"})
 	}
 	return s.createDataset(ctx, who, d, r.cases, r.skipped())
 }

@@ -195,7 +195,7 @@ func (a *api[T]) changeRoute(method, item, verb string, as published, replaces b
 
 func (a *api[T]) deleteRoute(item string) route.Route {
 	row := a.row("DELETE", item, "delete", "Delete "+a.one()+".", a.Writers, a.deletion)
-	row.Errors = []int{409, 412}
+	row.Errors, row.Destroys = []int{409, 412}, true
 	return a.itemRoute(row, withMatch, func(ctx context.Context, who authz.Caller, in itemRequest) (*route.Reply, error) {
 		answer := &route.Reply{JSON: []byte(`{"deleted":true,"` + a.IDField + `":"` + in.id + `"}`)}
 		err := a.deps.Writer.Write(ctx, func(tx txn.Tx) error {

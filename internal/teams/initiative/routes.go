@@ -115,7 +115,7 @@ func (s *Service) Routes() []route.Route {
 	tick.Status, tick.Errors = 202, append(tick.Errors, 409)
 	tick.Doc = "The next time of the schedule is not changed. While the strategist is being asked, another tick follows."
 	remove := row("DELETE", "", "deleteInitiative", "Delete an initiative with its objectives")
-	remove.Status = 204
+	remove.Status, remove.Destroys = 204, true
 	all := append(resource.Routes(s.store),
 		route.Action(remove, s.remove),
 		route.Action(row("POST", "/pause", "pauseInitiative", "Pause an initiative"), set(Paused)),

@@ -293,7 +293,7 @@ func TestPurge(t *testing.T) {
 		if held["legal_hold"] != true || held["max_retention_days"] != 30.0 || held["purge_protection"] != false {
 			t.Errorf("%v", held)
 		}
-		if p := n.Expect(409, "DELETE", path, object{"confirm": id}); p["code"] != "LEGAL_HOLD" {
+		if p := n.Expect(423, "DELETE", path, object{"confirm": id}); p["code"] != "LEGAL_HOLD" {
 			t.Errorf("%v", p)
 		}
 		held = n.Expect(200, "PATCH", path+"/settings", object{"legal_hold": false})["settings"].(object)

@@ -37,6 +37,7 @@ var keptAfterwards = map[string]string{
 	"spawnAgent":            "two commits, of the agent and of its task; a child more",
 	"searchMemory":          "reads",
 	"bridgeHeartbeat":       "a sign of life more; those within 10 seconds of another are not even stored",
+	"dataSubjectErasure":    "erases what is left",
 	"checkGovernance":       "reads",
 	"checkSpawnPermission":  "reads",
 	"checkDeadlock":         "reads",
@@ -94,7 +95,8 @@ func TestEveryWriteCanBeRepeated(t *testing.T) {
 			}
 			_, later := keptAfterwards[op.ID]
 			if with := countKeptAnswers(c.Server) > before; with == later && op.Method == http.MethodPost {
-				t.Errorf("kept in the commit of its effect: %t; call txn.Answer or txn.Promise there, or say in keptAfterwards why not", with)
+				t.Errorf("kept in the commit of its effect: %t; call txn.Answer or txn.Promise there, or say in keptAfterwards "+
+					"why not", with)
 			}
 			again := k.Send(c.Server, key...)
 			switch op.ID {

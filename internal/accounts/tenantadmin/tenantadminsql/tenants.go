@@ -130,9 +130,10 @@ func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 		egress = string(text)
 	}
 	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, status = ?, plan = ?, settings = ?, updated_at = ?,
-		suspended_at = ?, suspension_reason = ?, purge_protected = ?, egress_allowlist = ? WHERE tenant_id = ?`,
+		suspended_at = ?, suspension_reason = ?, purge_protected = ?, egress_allowlist = ?, legal_hold = ?
+		WHERE tenant_id = ?`,
 		t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), sqldb.Micros(t.UpdatedAt),
-		suspended, t.SuspensionReason, t.PurgeProtection, egress, t.TenantID)
+		suspended, t.SuspensionReason, t.PurgeProtection, egress, t.UnderHold(), t.TenantID)
 	return taken(err)
 }
 
@@ -156,6 +157,15 @@ func parseEgress(text string) (entries []string, err error) {
 // ListInactive implements tenantadmin.Store.
 func (s *Store) ListInactive(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Query(ctx, `SELECT tenant_id FROM tenants WHERE status <> 'active'`)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
+}
+
+// ListHeld implements tenantadmin.Store.
+func (s *Store) ListHeld(ctx context.Context) ([]string, error) {
+	rows, err := s.db.Query(ctx, `SELECT tenant_id FROM tenants WHERE legal_hold`)
 	if err != nil {
 		return nil, err
 	}

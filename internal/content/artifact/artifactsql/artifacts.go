@@ -76,3 +76,12 @@ func scanArtifact(tenant string, row sqldb.Row) (*artifact.Record, error) {
 	r.CreatedAt = sqldb.Time(created)
 	return r, err
 }
+
+// DeleteByRunTx implements artifact.Table.
+func (s *Store) DeleteByRunTx(tx txn.Tx, tenant, runID string) ([]string, error) {
+	rows, err := sqldb.From(tx).Query(`DELETE FROM run_artifacts WHERE tenant_id = ? AND run_id = ? RETURNING sha256`, tenant, runID)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.ScanStrings(rows)
+}

@@ -152,6 +152,21 @@ func (s *Store) Get(ctx context.Context, tenant, agent, id string) (*memory.Entr
 	return oneEntry(s.db.QueryRow(ctx, selectEntry+withPassage+` AND e.entry_id = ?`, tenant, agent, id), tenant, agent)
 }
 
+// ListByRun implements memory.Store. An entry's origin begins with what made it, and the
+// id of the run.
+func (s *Store) ListByRun(ctx context.Context, tenant, agent, runID string, limit int) ([]memory.Entry, error) {
+	var all []memory.Entry
+	for _, made := range []string{"run/", "call/"} {
+		some, err := sqldb.Collect(s.db.Reader(ctx), selectEntry+withPassage+` AND e.origin >= ? AND e.origin < ? ORDER BY e.origin LIMIT ?`,
+			[]any{tenant, agent, made + runID + "/", made + runID + "0", limit - len(all)},
+			func(row sqldb.Row) (memory.Entry, error) { return scanEntry(row, tenant, agent) })
+		if all = append(all, some...); err != nil || len(all) >= limit {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
 func oneEntry(row *sql.Row, tenant, agent string) (*memory.Entry, error) {
 	e, err := scanEntry(row, tenant, agent)
 	if errors.Is(err, sql.ErrNoRows) {

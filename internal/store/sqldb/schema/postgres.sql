@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -1056,7 +1056,8 @@ CREATE TABLE tenants (
     public_agent_id text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     published_agents text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     public_settings text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    past_due boolean DEFAULT false NOT NULL
+    past_due boolean DEFAULT false NOT NULL,
+    legal_hold boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE usage_budgets (
@@ -1864,6 +1865,14 @@ CREATE INDEX billing_events_received ON billing_events USING btree (received_at)
 CREATE INDEX run_feedback_user ON run_feedback USING btree (tenant_id, user_id, run_id, message_id);
 
 CREATE INDEX passages_source ON passages USING btree (tenant_id, collection_id, source_id, "position") WHERE (source_id <> ''::text);
+
+CREATE INDEX team_runs_user ON team_runs USING btree (tenant_id, user_id, team_run_id) WHERE (user_id <> ''::text);
+
+CREATE INDEX missions_user ON missions USING btree (tenant_id, user_id, mission_id) WHERE (user_id <> ''::text);
+
+CREATE INDEX invites_email ON invites USING btree (tenant_id, email, invite_id);
+
+CREATE INDEX tenants_held ON tenants USING btree (tenant_id) WHERE legal_hold;
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

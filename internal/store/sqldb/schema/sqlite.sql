@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE tenants (
     operator   BOOLEAN NOT NULL, -- the first tenant, which runs the platform
     created_at BIGINT  NOT NULL,
     updated_at BIGINT  NOT NULL
-, description TEXT NOT NULL DEFAULT '', logo_url TEXT NOT NULL DEFAULT '', branding TEXT NOT NULL DEFAULT '{}', social_links TEXT NOT NULL DEFAULT '{}', suspended_at BIGINT NOT NULL DEFAULT 0, suspension_reason TEXT NOT NULL DEFAULT '', purge_protected BOOLEAN NOT NULL DEFAULT FALSE, egress_allowlist TEXT NOT NULL DEFAULT '', published_at BIGINT NOT NULL DEFAULT 0, public_agent_id TEXT NOT NULL DEFAULT '', published_agents TEXT NOT NULL DEFAULT '', public_settings TEXT NOT NULL DEFAULT '', past_due BOOLEAN NOT NULL DEFAULT FALSE);
+, description TEXT NOT NULL DEFAULT '', logo_url TEXT NOT NULL DEFAULT '', branding TEXT NOT NULL DEFAULT '{}', social_links TEXT NOT NULL DEFAULT '{}', suspended_at BIGINT NOT NULL DEFAULT 0, suspension_reason TEXT NOT NULL DEFAULT '', purge_protected BOOLEAN NOT NULL DEFAULT FALSE, egress_allowlist TEXT NOT NULL DEFAULT '', published_at BIGINT NOT NULL DEFAULT 0, public_agent_id TEXT NOT NULL DEFAULT '', published_agents TEXT NOT NULL DEFAULT '', public_settings TEXT NOT NULL DEFAULT '', past_due BOOLEAN NOT NULL DEFAULT FALSE, legal_hold BOOLEAN NOT NULL DEFAULT FALSE);
 
 CREATE TABLE users (
     tenant_id  TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -1527,5 +1527,13 @@ CREATE INDEX billing_events_received ON billing_events (received_at);
 CREATE INDEX run_feedback_user ON run_feedback (tenant_id, user_id, run_id, message_id);
 
 CREATE INDEX passages_source ON passages (tenant_id, collection_id, source_id, position) WHERE source_id <> '';
+
+CREATE INDEX team_runs_user ON team_runs (tenant_id, user_id, team_run_id) WHERE user_id <> '';
+
+CREATE INDEX missions_user ON missions (tenant_id, user_id, mission_id) WHERE user_id <> '';
+
+CREATE INDEX invites_email ON invites (tenant_id, email, invite_id);
+
+CREATE INDEX tenants_held ON tenants (tenant_id) WHERE legal_hold;
 
 ANALYZE search_marks;

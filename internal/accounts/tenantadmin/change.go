@@ -73,8 +73,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 	invalid = append(invalid, s.invalidChoices(c.Slug, c.Plan)...)
 	keyless := c.OwnerKey != nil && !*c.OwnerKey
 	if keyless && strings.TrimSpace(c.OwnerEmail) == "" {
-		invalid = append(invalid, fault.Field{Field: "owner_email", Message: "is required if owner_key is false: the owner could " +
-			"not sign in"})
+		invalid = append(invalid, fault.Field{Field: "owner_email", Message: "is required if owner_key is false: the owner could not sign in"})
 	}
 	if message := identity.BadEmail(c.OwnerEmail); message != "" {
 		invalid = append(invalid, fault.Field{Field: "owner_email", Message: message})

@@ -161,8 +161,7 @@ func (s *Service) upload(ctx context.Context, who authz.Caller, in *importIn) (*
 		d.Name = strings.TrimSpace(in.Body.Name)
 	}
 	if d.Name == "" {
-		return nil, fault.BadFields(fault.Field{Field: "name", Message: "it is blank, and the file has no name; set the query " +
-			"parameter name"})
+		return nil, fault.BadFields(fault.Field{Field: "name", Message: "it is blank, and the file has no name; set the query parameter name"})
 	}
 	return s.createDataset(ctx, who, d, r.cases, r.skipped())
 }

@@ -324,6 +324,7 @@ func (s *Service) Routes() []route.Route {
 		"Deletes what GET /data-subject/access names, but for what `kept` lists with its reason. Runs that are under way are cancelled first. "+
 			"What is not erased within the request is erased in the background; repeat the request to see how far it is. "+
 			"Under a legal hold it is 423. It cannot be undone.", 423)
-	erase.Scopes, erase.Fresh, erase.Example = []authz.Scope{"users:write"}, true, `{"subject_id": "0199a3b0-0000-7000-8000-000000000000", "dry_run": true}`
+	erase.Scopes, erase.Fresh = []authz.Scope{"users:write"}, true
+	erase.Example = `{"subject_id": "0199a3b0-0000-7000-8000-000000000000", "dry_run": true}`
 	return []route.Route{route.Action(access, s.access), route.Action(erase, s.erase)}
 }

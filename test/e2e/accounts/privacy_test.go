@@ -66,120 +66,162 @@ func whats(reasons any) (all []string) {
 	return all
 }
 
-// A member's data is found wherever it is, handed out whole, and erased but for what the
-// answer names; that of others stays.
-func TestDataSubjects(t *testing.T) {
-	t.Parallel()
-	apptest.EachDatabase(t, func(t *testing.T, adjust func(*config.Config)) {
-		n := apptest.Start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "understood"})), adjust)
-		tenant, _ := n.Me()
-		a := n.Admin()
-		grant := a.CreateKey(tenant, authz.Developer, "*")
-		ada, id := n.WithKey(string(grant.RawKey)), grant.UserID
-		a.Exec(`UPDATE users SET name = 'Ada', email = 'ada@example.com' WHERE user_id = ?`, id)
-		agent := n.CreateAgent(object{"name": "helper"})
-		ada.CreateAgent(object{"name": "hers"})
+// told is a member who has told a company a few things.
+type told struct {
+	*apptest.Server // the owner
 
-		file := upload(ada, "note.txt", "the note of Ada")
-		alone := ada.StartRun(agent, "only Ada says this", object{"input": object{"message": "only Ada says this", "file_ids": []string{file}}})
-		ada.WaitRun(alone)
-		a.SaveArtifact(tenant, alone, "result.txt")
-		talk := ada.CreateSession(agent, nil)
-		told := ada.SendMessage(talk, "Ada talks alone")
-		ada.WaitRun(told)
-		shared := n.CreateSession(agent, nil)
-		theirs := n.SendMessage(shared, "the owner asks")
-		n.WaitRun(theirs)
-		in := ada.SendMessage(shared, "Ada joins")
-		ada.WaitRun(in)
-		other := n.StartRun(agent, "the owner works", nil)
-		n.WaitRun(other)
-		ada.Expect(200, "PUT", "/api/v1/runs/"+other+"/feedback", object{"message_id": "reply", "reaction": "up", "reason": "Ada likes it"})
+	admin                     *apptest.Admin
+	ada                       *apptest.Server
+	key                       string
+	id, tenant, agent, file   string
+	alone, talk, talked, join string // runs that are hers, and a session
+	shared, other             string // a session and a run of the owner
+}
 
-		path := accessPath + "?subject_id=" + id
-		about := n.Expect(200, "GET", path, nil)
-		counts, ids := about["counts"].(object), about["ids"].(object)
-		if counts["runs"] != 3.0 || counts["sessions"] != 1.0 || counts["files"] != 1.0 || counts["artifacts"] != 1.0 || counts["run_feedback"] != 1.0 ||
-			about["kind"] != "member" || about["account"].(object)["email"] != "ada@example.com" {
-			t.Errorf("%v", about)
-		}
-		if runs := ids["runs"].([]any); !slices.Contains(runs, any(alone)) || !slices.Contains(runs, any(told)) || !slices.Contains(runs, any(in)) {
-			t.Errorf("%v", runs)
-		}
-		archive := n.Do("GET", path+"&format=zip", nil)
-		files := unzip(t, archive.Body)
-		for name, has := range map[string]string{
-			"about.json": id, "runs.ndjson": "only Ada says this", "sessions.ndjson": talk, "run_feedback.ndjson": "Ada likes it",
-			"files/" + file + "/note.txt": "the note of Ada", "users.ndjson": "ada@example.com", "run_steps.ndjson": "understood", "audit_log.ndjson": "agent.created",
-		} {
-			if !strings.Contains(files[name], has) {
-				t.Errorf("%s of the archive has no %q: %.300s", name, has, files[name])
-			}
-		}
-		for name, text := range files {
-			if strings.Contains(text, "the owner works") || strings.Contains(text, string(grant.RawKey)) {
-				t.Errorf("%s has what is not Ada's", name)
-			}
-		}
+func tell(t *testing.T, n *apptest.Server) *told {
+	t.Helper()
+	w := &told{Server: n, admin: n.Admin()}
+	w.tenant, _ = n.Me()
+	grant := w.admin.CreateKey(w.tenant, authz.Developer, "*")
+	w.ada, w.id, w.key = n.WithKey(string(grant.RawKey)), grant.UserID, string(grant.RawKey)
+	w.admin.Exec(`UPDATE users SET name = 'Ada', email = 'ada@example.com' WHERE user_id = ?`, w.id)
+	w.agent = n.CreateAgent(object{"name": "helper"})
+	w.ada.CreateAgent(object{"name": "hers"})
 
-		// Erasing asks for an admin, for the person, and for no legal hold.
-		ada.Expect(403, "GET", path, nil)
-		ada.Expect(403, "POST", erasurePath, object{"subject_id": id})
-		n.Expect(404, "POST", erasurePath, object{"subject_id": "0199a3b0-0000-7000-8000-000000000000"})
-		n.Expect(422, "POST", erasurePath, object{"subject_id": id, "confirm": "another"})
-		n.Expect(422, "GET", accessPath, nil)
-		_, others := n.CreateTenant(object{"name": "Others"})
-		others.Expect(404, "GET", path, nil)
-		others.Expect(404, "POST", erasurePath, object{"subject_id": id})
-		dry := n.Expect(200, "POST", erasurePath, object{"subject_id": id, "dry_run": true})
-		if dry["status"] != "dry_run" || dry["erased"].(object)["runs"] != 3.0 || dry["erased"].(object)["files"] != 2.0 {
-			t.Errorf("%v", dry)
-		}
-		n.Expect(200, "GET", "/api/v1/runs/"+alone, nil)
-		settings := "/api/v1/admin/tenants/" + tenant + "/settings"
-		n.Expect(200, "PATCH", settings, object{"legal_hold": true})
-		n.Do("POST", erasurePath, object{"subject_id": id}).IsProblem(t, 423, "LEGAL_HOLD")
-		for _, path := range []string{"/api/v1/sessions/" + talk, "/api/v1/agents/" + agent, "/api/v1/files/" + file} {
-			apptest.Eventually(t, func() bool { return n.Do("DELETE", path, nil).StatusCode == 423 })
-		}
-		n.Expect(200, "PATCH", settings, object{"legal_hold": false})
+	w.file = upload(w.ada, "note.txt", "the note of Ada")
+	w.alone = w.ada.StartRun(w.agent, "", object{"input": object{"message": "only Ada says this", "file_ids": []string{w.file}}})
+	w.ada.WaitRun(w.alone)
+	w.admin.SaveArtifact(w.tenant, w.alone, "result.txt")
+	w.talk = w.ada.CreateSession(w.agent, nil)
+	w.talked = w.ada.SendMessage(w.talk, "Ada talks alone")
+	w.ada.WaitRun(w.talked)
+	w.shared = n.CreateSession(w.agent, nil)
+	n.WaitRun(n.SendMessage(w.shared, "the owner asks"))
+	w.join = w.ada.SendMessage(w.shared, "Ada joins")
+	w.ada.WaitRun(w.join)
+	w.other = n.StartRun(w.agent, "the owner works", nil)
+	n.WaitRun(w.other)
+	w.ada.Expect(200, "PUT", "/api/v1/runs/"+w.other+"/feedback", object{"message_id": "reply", "reaction": "up", "reason": "Ada likes it"})
+	return w
+}
 
-		done := n.Expect(200, "POST", erasurePath, object{"subject_id": id, "confirm": true})
-		erased := done["erased"].(object)
-		if done["status"] != "completed" || erased["runs"] != 3.0 || erased["sessions"] != 1.0 || erased["files"] != 2.0 || erased["feedback"] != 1.0 {
-			t.Errorf("%v", done)
+func (w *told) path() string { return accessPath + "?subject_id=" + w.id }
+
+// checkAccess checks what is answered about Ada.
+func (w *told) checkAccess(t *testing.T) {
+	t.Helper()
+	about := w.Expect(200, "GET", w.path(), nil)
+	counts := about["counts"].(object)
+	for kind, n := range map[string]float64{"runs": 3, "sessions": 1, "files": 1, "artifacts": 1, "run_feedback": 1} {
+		if counts[kind] != n {
+			t.Errorf("%s: %v, want %v", kind, counts[kind], n)
 		}
-		if kept := whats(done["kept"]); !slices.Contains(kept, "audit_log") || !slices.Contains(kept, "users") || slices.Contains(kept, "runs") {
-			t.Errorf("%v", kept)
+	}
+	if about["kind"] != "member" || about["account"].(object)["email"] != "ada@example.com" {
+		t.Errorf("%v", about)
+	}
+	runs := about["ids"].(object)["runs"].([]any)
+	for _, id := range []string{w.alone, w.talked, w.join} {
+		if !slices.Contains(runs, any(id)) {
+			t.Errorf("%s is not in %v", id, runs)
 		}
-		for _, gone := range []string{"/api/v1/runs/" + alone, "/api/v1/runs/" + told, "/api/v1/runs/" + in, "/api/v1/sessions/" + talk, "/api/v1/files/" + file} {
-			n.Expect(404, "GET", gone, nil)
+	}
+	files := unzip(t, w.Do("GET", w.path()+"&format=zip", nil).Body)
+	for name, has := range map[string]string{
+		"about.json": w.id, "runs.ndjson": "only Ada says this", "sessions.ndjson": w.talk, "run_feedback.ndjson": "Ada likes it",
+		"files/" + w.file + "/note.txt": "the note of Ada", "users.ndjson": "ada@example.com", "run_steps.ndjson": "understood",
+		"audit_log.ndjson": "agent.created",
+	} {
+		if !strings.Contains(files[name], has) {
+			t.Errorf("%s of the archive has no %q: %.300s", name, has, files[name])
 		}
-		n.Expect(200, "GET", "/api/v1/runs/"+other, nil)
-		rest := n.Do("GET", "/api/v1/sessions/"+shared, nil)
-		if rest.StatusCode != 200 || !bytes.Contains(rest.Body, []byte("the owner asks")) || bytes.Contains(rest.Body, []byte("Ada joins")) {
-			t.Errorf("%d %s", rest.StatusCode, rest.Body)
+	}
+	for name, text := range files {
+		if strings.Contains(text, "the owner works") || strings.Contains(text, w.key) {
+			t.Errorf("%s has what is not Ada's", name)
 		}
-		n.WaitRun(n.SendMessage(shared, "and goes on"))
-		for _, table := range a.CompanyTables() {
-			for _, row := range a.Query(`SELECT * FROM ` + table) {
-				for column, value := range row {
-					if text, ok := value.(string); ok && (strings.Contains(text, "only Ada says") || strings.Contains(text, "Ada talks") || strings.Contains(text, "Ada likes")) {
+	}
+}
+
+// checkRefusals checks who may not erase, whom, and when.
+func (w *told) checkRefusals(t *testing.T) {
+	t.Helper()
+	w.ada.Expect(403, "GET", w.path(), nil)
+	w.ada.Expect(403, "POST", erasurePath, object{"subject_id": w.id})
+	w.Expect(404, "POST", erasurePath, object{"subject_id": "0199a3b0-0000-7000-8000-000000000000"})
+	w.Expect(422, "POST", erasurePath, object{"subject_id": w.id, "confirm": "another"})
+	w.Expect(422, "GET", accessPath, nil)
+	_, others := w.CreateTenant(object{"name": "Others"})
+	others.Expect(404, "GET", w.path(), nil)
+	others.Expect(404, "POST", erasurePath, object{"subject_id": w.id})
+	dry := w.Expect(200, "POST", erasurePath, object{"subject_id": w.id, "dry_run": true})
+	if dry["status"] != "dry_run" || dry["erased"].(object)["runs"] != 3.0 || dry["erased"].(object)["files"] != 2.0 {
+		t.Errorf("%v", dry)
+	}
+	w.Expect(200, "GET", "/api/v1/runs/"+w.alone, nil)
+	settings := "/api/v1/admin/tenants/" + w.tenant + "/settings"
+	w.Expect(200, "PATCH", settings, object{"legal_hold": true})
+	w.Do("POST", erasurePath, object{"subject_id": w.id}).IsProblem(t, 423, "LEGAL_HOLD")
+	for _, path := range []string{"/api/v1/sessions/" + w.talk, "/api/v1/agents/" + w.agent, "/api/v1/files/" + w.file} {
+		apptest.Eventually(t, func() bool { return w.Do("DELETE", path, nil).StatusCode == 423 })
+	}
+	w.Expect(200, "PATCH", settings, object{"legal_hold": false})
+}
+
+// checkErased checks that nothing of what Ada said is left, and all of the owner's.
+func (w *told) checkErased(t *testing.T) {
+	t.Helper()
+	for _, gone := range []string{"runs/" + w.alone, "runs/" + w.talked, "runs/" + w.join, "sessions/" + w.talk, "files/" + w.file} {
+		w.Expect(404, "GET", "/api/v1/"+gone, nil)
+	}
+	w.Expect(200, "GET", "/api/v1/runs/"+w.other, nil)
+	rest := string(w.Do("GET", "/api/v1/sessions/"+w.shared, nil).Body)
+	if !strings.Contains(rest, "the owner asks") || strings.Contains(rest, "Ada joins") {
+		t.Error(rest)
+	}
+	w.WaitRun(w.SendMessage(w.shared, "and goes on"))
+	for _, table := range w.admin.CompanyTables() {
+		for _, row := range w.admin.Query(`SELECT * FROM ` + table) {
+			for column, value := range row {
+				for _, said := range []string{"only Ada says", "Ada talks", "Ada likes", "Ada joins"} {
+					if text, ok := value.(string); ok && strings.Contains(text, said) {
 						t.Errorf("%s.%s still has what Ada said: %.200s", table, column, text)
 					}
 				}
 			}
 		}
-		entries := n.Expect(200, "GET", "/api/v1/admin/audit/"+id+"?type=user", nil)["entries"].([]any)
-		if !slices.ContainsFunc(entries, func(e any) bool { return e.(object)["action"] == "data_subject.erasure" }) {
-			t.Errorf("%v", entries)
+	}
+	entries := w.Expect(200, "GET", "/api/v1/admin/audit/"+w.id+"?type=user", nil)["entries"].([]any)
+	if !slices.ContainsFunc(entries, func(e any) bool { return e.(object)["action"] == "data_subject.erasure" }) {
+		t.Errorf("%v", entries)
+	}
+	if v := w.Expect(200, "GET", "/api/v1/governance/ledger/verify", nil); v["valid"] != true {
+		t.Errorf("%v", v)
+	}
+}
+
+// A member's data is found wherever it is, handed out whole, and erased but for what the
+// answer names; that of others stays.
+func TestDataSubjects(t *testing.T) {
+	t.Parallel()
+	apptest.EachDatabase(t, func(t *testing.T, adjust func(*config.Config)) {
+		w := tell(t, apptest.Start(t, modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "understood"})), adjust))
+		w.checkAccess(t)
+		w.checkRefusals(t)
+		done := w.Expect(200, "POST", erasurePath, object{"subject_id": w.id, "confirm": true})
+		for kind, n := range map[string]float64{"runs": 3, "sessions": 1, "files": 2, "feedback": 1} {
+			if done["erased"].(object)[kind] != n || done["status"] != "completed" {
+				t.Errorf("%v", done)
+			}
 		}
-		if v := n.Expect(200, "GET", "/api/v1/governance/ledger/verify", nil); v["valid"] != true {
-			t.Errorf("%v", v)
+		kept := whats(done["kept"])
+		if !slices.Contains(kept, "audit_log") || !slices.Contains(kept, "users") || slices.Contains(kept, "runs") {
+			t.Errorf("%v", kept)
 		}
+		w.checkErased(t)
 		// Once more it changes nothing, also after the member was removed.
-		n.Expect(200, "DELETE", "/api/v1/users/"+id, nil)
-		again := n.Expect(200, "POST", erasurePath, object{"subject_id": id})
+		w.Expect(200, "DELETE", "/api/v1/users/"+w.id, nil)
+		again := w.Expect(200, "POST", erasurePath, object{"subject_id": w.id})
 		if again["status"] != "completed" || again["erased"].(object)["runs"] != 0.0 {
 			t.Errorf("%v", again)
 		}

@@ -6,7 +6,7 @@ import "agentd/internal/kernel/personal"
 var Personal = []personal.Table{
 	{
 		Name: "users", By: personal.Member, Column: "user_id", People: []string{"user_id", "email", "email_verified"},
-		Shown: []string{"user_id", "email", "name", "role", "status", "email_verified", "avatar_url", "created_at", "updated_at"},
+		Shown: []string{"user_id", "email", "name", "role", "status", "email_verified", "avatar_url", "created_at", "last_login_at"},
 		Why: "The account is in use. DELETE /users/{userId} removes name, address, keys and signed-in browsers; the id stays, " +
 			"as the company's work refers to it.",
 	},

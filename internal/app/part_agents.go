@@ -63,6 +63,7 @@ func newAgents(
 	}
 	a.remote = mcpclient.New(mcpclient.Config{
 		Transport: guarded.Transport(), Logger: p.log, Version: contractVersion, Sandbox: commands.sandbox, Commands: commands.run,
+		Bounds: p.mcpBounds,
 	})
 	a.servers = mcp.New(mcp.Config{
 		Kernel: p.kernel, Remote: a.remote, OAuth: mcpclient.NewOAuth(guarded.Transport()), Grants: mcpsql.New(p.db),

@@ -38,10 +38,14 @@ func newOperatorConfig(p *platform, plans *quota.Plans) error {
 	if err != nil {
 		return fmt.Errorf("AGENTD_WEBHOOK_RETRY_WAITS: %w", err)
 	}
+	if _, err := p.cfg.Server.Proxies(); err != nil {
+		return fmt.Errorf("AGENTD_TRUSTED_PROXIES: %w", err)
+	}
 	p.config = opconfig.New(opconfig.Deps{
 		Settings: p.settings, Plans: plans, Features: features, RateLimits: limits, Origins: p.cfg.Server.Origins(),
 		StreamsPerTenant: int64(p.cfg.Server.StreamsPerTenant), Signup: p.cfg.SignIn.Signup == "on", Waits: waits,
 		LogLevel: levelName(p.cfg.Observability.Level()), SetLogLevel: p.setLogLevel,
+		Machinery: p.machinery(),
 	})
 	return nil
 }

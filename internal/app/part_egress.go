@@ -101,5 +101,5 @@ func (e *egress) part(p *platform) part {
 
 // caller returns the client of webhooks.
 func (e *egress) caller(p *platform) webhookhttp.Caller {
-	return webhookhttp.Caller{Client: e.hooks, Clock: p.clock}
+	return webhookhttp.Caller{Client: e.hooks, Clock: p.clock, TimeoutNow: p.config.DeliveryTimeout}
 }

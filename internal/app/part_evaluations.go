@@ -43,6 +43,7 @@ func newInsight(
 		Agents:  measuredAgents{agents.agents},
 		AgentTx: agents.lockTx, Models: agents.proxy, Embed: embedder(models, agents), Hooks: out.caller(p), CheckURL: outbound.CheckURL,
 		Meter: accounts.usage, Queue: p.queue, Clock: p.clock, Cursors: p.cursors, Lease: lease,
+		Defaults: p.evaluationDefaults,
 		RolledBackTx: func(tx txn.Tx, tenant string, at time.Time, b *evaluation.Rollback) error {
 			return delivery.webhooks.Emit(tx, webhook.Event{
 				TenantID: tenant, ID: ident.Derive(b.EvalRunID, "rollback"), Type: "eval.auto_rollback", At: at,

@@ -100,7 +100,7 @@ func newExecution(
 			return delivery.notifications.Notify(tx, scheduleAlert(alarm))
 		},
 	})
-	x.runner = p.worker(engine.WorkKind, maxRuns, x.engine.Handle)
+	x.runner = p.workerOf(engine.WorkKind, p.config.MaxRuns, x.engine.Handle)
 	x.engine.Connect(x.runner.runner, run.Carried{Service: x.runs})
 	x.sessions.Connect(session.Ports{
 		Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron,

@@ -60,6 +60,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 		return nil, err
 	}
 	m.catalogue.UsePrices(prices)
+	p.mark = m.catalogue.Mark
 	if err := m.checkConfigured(); err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 		model.WireResponses: responsesclient.New(wires),
 		model.WireBedrock:   bedrockclient.New(wires),
 	}}
-	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock}
+	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock, Tuning: p.config.Breaker}
 	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}
 	p.onShare(m.limiter.SetShare)
 	observeModels(p.metrics, m.breaker, m.limiter, &modelFailures{log: p.log, clock: p.clock, seen: map[failureKind]*failureCount{}})

@@ -17,16 +17,13 @@ import (
 // newServer makes the HTTP server for the routes of all parts, and the part of
 // what it runs in the background.
 func newServer(p *platform, accounts *accounts, members *members, parts []part) (*httpapi.Server, part, error) {
-	proxies, err := p.cfg.Server.Proxies()
-	if err != nil {
-		return nil, part{}, fmt.Errorf("AGENTD_TRUSTED_PROXIES: %w", err)
-	}
 	keeper := newIdempotency(p)
 	routes, endpoints := routesOf(parts)
 	p.config.Connect(p.limiter, operations(routes), served(features, routes))
 	server, err := httpapi.New(httpapi.Config{
 		Routes: routes, Raw: endpoints, Families: compatFamilies(), Auth: accounts.identity, Ready: p.db.Ready, Idempotency: keeper,
-		Limiter: p.limiter, Proxies: proxies, Fresh: members.signIn.Fresh, Held: accounts.tenants.UnderHold,
+		Limiter: p.limiter, ProxiesNow: p.config.Proxies, MaxBodyNow: p.config.MaxBody,
+		Fresh: members.signIn.Fresh, Held: accounts.tenants.UnderHold,
 		TenantNames: accounts.identity.TenantNames,
 		Watch:       p.watch.Note,
 		Origins:     p.config.AllowedOrigins, TenantStreams: p.config.StreamsPerTenant, Heartbeats: p.config.Heartbeat,

@@ -70,6 +70,7 @@ type platform struct {
 	changes  *resource.Subscribers // of resources, for other parts
 	announce live.Announcer        // of what changes, to pages that look
 	kernel   resource.Deps
+	mark     func(percent float64)   // adds to the prices of models
 	config   *opconfig.Config        // other settings of the operator
 	level    *levelHandler           // of the log
 	settings *setting.Service        // of the operator, which act while the program runs
@@ -232,13 +233,25 @@ func (p *platform) worker(kind string, slots int, handle work.Handler) worker {
 	return p.workerWithBackoff(kind, slots, handle, nil)
 }
 
+// workerOf is worker for a kind whose number of handlers the operator sets.
+func (p *platform) workerOf(kind string, slots func() int, handle work.Handler) worker {
+	c := p.workConfig(kind, handle)
+	c.SlotsNow = slots
+	return worker{kind, work.NewRunner(c)}
+}
+
 // workerWithBackoff is worker for a kind whose retries have waits of their own.
 func (p *platform) workerWithBackoff(kind string, slots int, handle work.Handler, backoff func(int) time.Duration) worker {
-	return worker{kind, work.NewRunner(work.Config{
-		Kind: kind, Owner: p.node, Queue: p.queue, Handler: handle, Slots: slots, Lease: lease,
-		Backoff: backoff, Clock: p.clock, Logger: p.log, Gate: p.gate,
+	c := p.workConfig(kind, handle)
+	c.Slots, c.Backoff = slots, backoff
+	return worker{kind, work.NewRunner(c)}
+}
+
+func (p *platform) workConfig(kind string, handle work.Handler) work.Config {
+	return work.Config{
+		Kind: kind, Owner: p.node, Queue: p.queue, Handler: handle, Lease: lease, Clock: p.clock, Logger: p.log, Gate: p.gate,
 		OnLost: func(leases int) { p.lost.WithLabelValues(kind).Add(float64(leases)) },
-	})}
+	}
 }
 
 // onSignal is the service that calls a function for the signals of a name from

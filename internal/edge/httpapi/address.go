@@ -11,6 +11,14 @@ import (
 // proxies are the networks whose X-Forwarded-For is trusted.
 type proxies []netip.Prefix
 
+// trusted returns the networks whose X-Forwarded-For is trusted now.
+func (s *Server) trusted() proxies {
+	if s.proxiesNow != nil {
+		return s.proxiesNow()
+	}
+	return s.proxies
+}
+
 func (p proxies) trust(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }

@@ -36,6 +36,7 @@ type bodies struct {
 	budget  *semaphore.Weighted
 	size    int64
 	timeout time.Duration
+	most    func() int64 // bytes of a body; nil: MaxBody
 }
 
 func newBodies(budget int64, timeout time.Duration) *bodies {
@@ -91,6 +92,10 @@ func errBusy(cause error) error {
 func (b *bodies) read(x *exchange, r *http.Request, optional, pooled bool) (body, error) {
 	if err := acceptable(r, optional); err != nil {
 		return body{}, err
+	}
+	if b.most != nil && r.ContentLength > b.most() {
+		return body{}, fault.New(fault.TooLarge, "", "The body has %d bytes; the operator of this service lets bodies have at most %d.",
+			r.ContentLength, b.most())
 	}
 	n := r.ContentLength
 	if n == 0 {

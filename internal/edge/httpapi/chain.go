@@ -17,7 +17,7 @@ import (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	x := &exchange{Context: r.Context(), server: s, w: w, start: now, limited: now, id: requestID(r.Header.Get("X-Request-Id"))}
-	x.who = authz.Caller{Address: s.proxies.client(r), RequestID: x.id}
+	x.who = authz.Caller{Address: s.trusted().client(r), RequestID: x.id}
 	s.chainHeaders(w.Header(), x.id)
 	origins(s.origins()).headers(w.Header(), r)
 	if len(r.TransferEncoding) > 0 {

@@ -70,6 +70,11 @@ type Config struct {
 	Limiter *ratelimit.Limiter
 	// Proxies are the networks whose X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
+	// ProxiesNow takes the place of Proxies, if not nil, and may change.
+	ProxiesNow func() []netip.Prefix
+	// MaxBodyNow returns how long a JSON body may be, up to MaxBody; it may change. Nil:
+	// MaxBody.
+	MaxBodyNow func() int64
 
 	PublicURL string // of browsers; https://… turns on secure cookies and HSTS
 	TLS       bool   // clients connect to this process over TLS, which has the effect of an https public URL
@@ -120,16 +125,17 @@ type Server struct {
 	showsBuild  bool
 	started     time.Time
 
-	proxies  proxies
-	limits   *limits
-	mux      *mux
-	bodies   *bodies
-	streams  *streams
-	metrics  *metrics
-	document *File
-	origins  func() []string
-	feature  func(path string) func() error
-	draining atomic.Bool
+	proxies    proxies
+	proxiesNow func() []netip.Prefix // nil: proxies
+	limits     *limits
+	mux        *mux
+	bodies     *bodies
+	streams    *streams
+	metrics    *metrics
+	document   *File
+	origins    func() []string
+	feature    func(path string) func() error
+	draining   atomic.Bool
 
 	http   *http.Server
 	base   context.Context         // of every request
@@ -143,7 +149,7 @@ func New(c Config) (*Server, error) {
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, held: c.Held, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, watch: c.Watch, log: c.Log, tracer: c.Tracer,
-		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies,
+		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies, proxiesNow: c.ProxiesNow,
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -159,6 +165,7 @@ func New(c Config) (*Server, error) {
 		}
 	}
 	s.bodies = newBodies(orDefault(c.BodyBudget, 24<<20), orDefault(c.BodyTimeout, 20*time.Second))
+	s.bodies.most = c.MaxBodyNow
 	s.streams = newStreams(streamTimes{
 		heartbeat: orDefault(c.Heartbeat, 15*time.Second),
 		recheck:   orDefault(c.RecheckEvery, 3*time.Second),

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -54,9 +55,32 @@ type RunOptions struct {
 	Sandbox       bool     `json:"sandbox,omitzero" doc:"The runs call only tools that change nothing, wait for no person, and cause no webhooks, notifications and memories. Default: false, the runs are ordinary ones."`
 }
 
-// Apply sets what the options say.
-func (o *RunOptions) Apply(s *Spec) {
-	s.Concurrency, s.CaseTimeoutMS = defaultConcurrency, defaultCaseTimeout.Milliseconds()
+// Defaults is what holds for evaluations that do not say otherwise.
+type Defaults struct {
+	Concurrency, MaxConcurrency int
+	CaseTimeout                 time.Duration
+}
+
+func (o *Options) defaults() Defaults {
+	if o.Defaults != nil {
+		return o.Defaults()
+	}
+	return Defaults{defaultConcurrency, maxConcurrency, defaultCaseTimeout}
+}
+
+// Apply sets what the options of a request say. Errors: fault.Invalid.
+func (o *Options) Apply(sent *RunOptions, spec *Spec) error {
+	d := o.defaults()
+	if sent.Concurrency != nil && *sent.Concurrency > d.MaxConcurrency {
+		return fault.BadFields(fault.Field{Field: "concurrency", Message: fmt.Sprintf(
+			"the operator of this service lets evaluations run at most %d cases at a time", d.MaxConcurrency)})
+	}
+	sent.apply(spec, d)
+	return nil
+}
+
+func (o *RunOptions) apply(s *Spec, d Defaults) {
+	s.Concurrency, s.CaseTimeoutMS = d.Concurrency, d.CaseTimeout.Milliseconds()
 	if o.Concurrency != nil {
 		s.Concurrency = *o.Concurrency
 	}
@@ -252,7 +276,9 @@ func (s *Service) start(ctx context.Context, who authz.Caller, in *startIn) (*Vi
 		return nil, err
 	}
 	req := Request{AgentID: in.AgentID, DatasetID: b.DatasetID, Version: version, Scorers: b.Scorers}
-	b.RunOptions.Apply(&req.Spec)
+	if err := s.Apply(&b.RunOptions, &req.Spec); err != nil {
+		return nil, err
+	}
 	req.Spec.Baseline, req.Spec.AutoRollback, req.Spec.MaxDrop = b.Baseline, b.AutoRollback, defaultDrop
 	if b.MaxDrop != nil {
 		req.Spec.MaxDrop = *b.MaxDrop

@@ -77,6 +77,9 @@ type Options struct {
 	Clock    clock.Clock
 	Cursors  *page.Cursors
 	Lease    time.Duration
+	// Defaults returns what holds for evaluations that do not say otherwise; it may
+	// change. Nil: 16 cases at a time of at most 64, ten minutes.
+	Defaults func() Defaults
 	// RolledBackTx emits that an agent was rolled back.
 	RolledBackTx func(tx txn.Tx, tenant string, at time.Time, b *Rollback) error
 }

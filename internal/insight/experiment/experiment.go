@@ -53,6 +53,7 @@ type variant struct {
 
 // Evaluations is the port to evaluations; *evaluation.Service implements it.
 type Evaluations interface {
+	Apply(o *evaluation.RunOptions, spec *evaluation.Spec) error
 	Prepare(ctx context.Context, who authz.Caller, req evaluation.Request) (*evaluation.Record, error)
 	StartTx(tx txn.Tx, all ...*evaluation.Record) error
 	Sampled(ctx context.Context, r *evaluation.Record) (*evaluation.Samples, error)
@@ -244,7 +245,9 @@ func (s *Service) prepare(ctx context.Context, who authz.Caller, in *createIn, e
 		if req.Version, err = evaluation.Version(field+".version", v.Version); err != nil {
 			return nil, err
 		}
-		in.Body.RunOptions.Apply(&req.Spec)
+		if err := s.Evaluations.Apply(&in.Body.RunOptions, &req.Spec); err != nil {
+			return nil, err
+		}
 		if v.Model != nil {
 			req.Spec.Model = v.Model
 		}

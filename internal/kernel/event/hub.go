@@ -35,7 +35,8 @@ type Relay interface {
 // a node share one watch of the relay (rule D7-one-subscription).
 type Hub struct {
 	relay        Relay
-	disconnected atomic.Bool // the relay has no connection
+	disconnected atomic.Bool            // the relay has no connection
+	limits       atomic.Pointer[limits] // see LimitQueues
 
 	mu      sync.RWMutex
 	streams map[string]*topic
@@ -283,6 +284,23 @@ const (
 	byteLimit = 2 << 20
 )
 
+// limits of the queue of a reader.
+type limits struct{ soft, hard, bytes int }
+
+// LimitQueues changes how many events and bytes wait for a reader, in place of softLimit
+// and byteLimit. It holds for the next event of each reader.
+func (h *Hub) LimitQueues(events, bytes int) {
+	h.limits.Store(&limits{soft: events, hard: events + events/3, bytes: bytes})
+}
+
+// queueLimits returns the limits of the queue of a reader.
+func (h *Hub) queueLimits() limits {
+	if l := h.limits.Load(); l != nil {
+		return *l
+	}
+	return limits{softLimit, hardLimit, byteLimit}
+}
+
 // Subscription is one reader's bounded queue.
 type Subscription struct {
 	hub    *Hub
@@ -330,8 +348,8 @@ func (s *Subscription) enqueue(batches ...Batch) {
 }
 
 func (s *Subscription) add(b Batch) {
-	hint := len(b.Events) == 0
-	if s.queued+len(b.Events) > softLimit {
+	hint, limits := len(b.Events) == 0, s.hub.queueLimits()
+	if s.queued+len(b.Events) > limits.soft {
 		kept := make([]Event, 0, len(b.Events))
 		for _, e := range b.Events {
 			if e.Droppable() {
@@ -342,7 +360,7 @@ func (s *Subscription) add(b Batch) {
 		}
 		b.Events = kept
 	}
-	if s.queued+len(b.Events) > hardLimit {
+	if s.queued+len(b.Events) > limits.hard {
 		s.slow = true
 		s.queue, s.queued, s.bytes = nil, 0, 0
 	}
@@ -353,7 +371,7 @@ func (s *Subscription) add(b Batch) {
 	for i := range b.Events {
 		size += len(b.Events[i].Data)
 	}
-	if s.bytes+size > byteLimit {
+	if s.bytes+size > limits.bytes {
 		s.readLog()
 		return
 	}

@@ -43,11 +43,29 @@ type Breaker struct {
 		ImageClient
 	}
 	Clock clock.Clock
+	// Tuning returns after how many failures in a row an endpoint is left alone, and for
+	// how long at first and at most. It may change, which closes all breakers. Nil: five,
+	// five seconds, a minute.
+	Tuning func() (failures int, first, most time.Duration)
 	// Observe is called at the end of each call, for metrics. Nil: nobody counts.
 	Observe func(Call)
 
 	mu       sync.RWMutex
 	circuits map[circuitKey]*breaker.Breaker
+	tuned    tuning // of circuits
+}
+
+type tuning struct {
+	failures    int
+	first, most time.Duration
+}
+
+func (b *Breaker) tuning() tuning {
+	if b.Tuning == nil {
+		return tuning{maxFailures, firstPause, maxPause}
+	}
+	failures, first, most := b.Tuning()
+	return tuning{failures, first, most}
 }
 
 // Call is a call of a model that has ended.
@@ -124,21 +142,25 @@ func (b *Breaker) circuit(t *Target) *breaker.Breaker {
 	if t.Guarded {
 		key.key = t.APIKey
 	}
+	now := b.tuning()
 	b.mu.RLock()
-	c := b.circuits[key]
+	c, same := b.circuits[key], b.tuned == now
 	b.mu.RUnlock()
-	if c != nil {
+	if c != nil && same {
 		return c
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.tuned != now {
+		b.tuned, b.circuits = now, nil
+	}
 	if c := b.circuits[key]; c != nil {
 		return c
 	}
 	if b.circuits == nil || len(b.circuits) >= maxCircuits {
 		b.circuits = map[circuitKey]*breaker.Breaker{}
 	}
-	c = &breaker.Breaker{After: maxFailures, First: firstPause, Max: maxPause}
+	c = &breaker.Breaker{After: now.failures, First: now.first, Max: now.most}
 	b.circuits[key] = c
 	return c
 }

@@ -26,7 +26,9 @@ type ImageClient interface {
 // first that has the capability images in the catalogue. provider is the name of
 // a provider; "": any. Errors: *Error with the code provider_not_configured.
 func (c *Catalogue) ImageTarget(provider, name string) (Target, error) {
-	return c.now.Load().imageTarget(provider, name)
+	t, err := c.now.Load().imageTarget(provider, name)
+	t.Price = c.raised(t.Price)
+	return t, err
 }
 
 func (c *listing) imageTarget(provider, name string) (Target, error) {

@@ -22,7 +22,20 @@ type Offering struct {
 
 // Catalogue holds the operator's providers. It is safe for concurrent use: a call sees
 // either what was before a Replace or what is after it.
-type Catalogue struct{ now atomic.Pointer[listing] }
+type Catalogue struct {
+	now    atomic.Pointer[listing]
+	markup atomic.Pointer[float64] // per cent; see Mark
+}
+
+// Mark adds per cent to the prices of calls with the operator's keys, from the next call on.
+func (c *Catalogue) Mark(percent float64) { c.markup.Store(&percent) }
+
+func (c *Catalogue) raised(p *Price) *Price {
+	if percent := c.markup.Load(); percent != nil {
+		return p.raised(*percent)
+	}
+	return p
+}
 
 // NewCatalogue checks the providers. defaultRef is [Offering.Default].
 func NewCatalogue(providers []Provider, defaultRef string) (*Catalogue, error) {
@@ -55,7 +68,13 @@ func (c *Catalogue) UsePrices(l *PriceList) {
 }
 
 // List returns the listed models in the order of the configuration.
-func (c *Catalogue) List() []Entry { return c.now.Load().List() }
+func (c *Catalogue) List() []Entry {
+	all := c.now.Load().List()
+	for i := range all {
+		all[i].Price = c.raised(all[i].Price)
+	}
+	return all
+}
 
 // Providers returns the providers in the order of the configuration.
 func (c *Catalogue) Providers() []Served { return c.now.Load().Providers() }
@@ -77,13 +96,24 @@ func (c *Catalogue) Fallback() string { return c.now.Load().spare }
 
 // Lookup finds a model by its ref; "" is the default model. Errors: *Error
 // with the code provider_not_configured.
-func (c *Catalogue) Lookup(ref string) (Target, error) { return c.now.Load().lookup(ref, "") }
+func (c *Catalogue) Lookup(ref string) (Target, error) { return c.lookup(ref, "") }
 
 // ProviderOf returns the provider that serves a model by its ref; "" if there is none.
 func (c *Catalogue) ProviderOf(ref string) string { return c.now.Load().ProviderOf(ref) }
 
 func (c *Catalogue) lookup(ref, remembered string) (Target, error) {
-	return c.now.Load().lookup(ref, remembered)
+	t, err := c.now.Load().lookup(ref, remembered)
+	t.Price = c.raised(t.Price)
+	return t, err
+}
+
+// unmarked returns the price of a target without what Mark added.
+func (c *Catalogue) unmarked(t *Target) *Price {
+	plain, err := c.now.Load().lookup(t.Provider+"/"+t.Model, t.Provider)
+	if err != nil {
+		return t.Price
+	}
+	return plain.Price
 }
 
 func (c *Catalogue) lists(ref string) bool { return c.now.Load().lists(ref) }

@@ -50,6 +50,29 @@ func (p Price) Cost(u Usage) float64 {
 	return cost / 1e6
 }
 
+// raised returns the price with some per cent more.
+func (p *Price) raised(percent float64) *Price {
+	if p == nil || percent == 0 {
+		return p
+	}
+	by := 1 + percent/100
+	one := func(r Rates) Rates {
+		part := func(f *float64) *float64 {
+			if f == nil {
+				return nil
+			}
+			more := *f * by
+			return &more
+		}
+		return Rates{r.Input * by, r.Output * by, part(r.CachedInput), part(r.CacheWrite), part(r.Reasoning)}
+	}
+	more := &Price{Rates: one(p.Rates)}
+	for _, t := range p.Tiers {
+		more.Tiers = append(more.Tiers, Tier{t.AboveTokens, one(t.Rates)})
+	}
+	return more
+}
+
 // Highest returns rates that a call with up to that much input does not exceed,
 // whatever of it is cached. Only Input and Output are set.
 func (p *Price) Highest(input int) Rates {

@@ -226,6 +226,7 @@ func (r Resolver) takeOwnKey(ctx context.Context, tenant string, t *Target) erro
 		return err
 	}
 	t.use(c)
+	t.Price = r.Catalogue.unmarked(t)
 	return nil
 }
 

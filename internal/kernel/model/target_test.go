@@ -155,3 +155,28 @@ func TestProviderOfATenant(t *testing.T) {
 		t.Errorf("without credentials: %t, %v", found, err)
 	}
 }
+
+// The markup is for calls with the operator's keys: a tenant with a key of its own pays its
+// provider.
+func TestOwnKeysHaveNoMarkup(t *testing.T) {
+	t.Parallel()
+	c := catalogue(t, `{"providers":[{"name":"acme","base_url":"https://ACME.example:443/v1","api_key":"key-a","models":[
+		{"id":"x","input_usd_per_mtok":1,"output_usd_per_mtok":2,"cached_input_usd_per_mtok":0.5,
+			"tiers":[{"above_tokens":1000,"input_usd_per_mtok":4,"output_usd_per_mtok":8}]}]}]}`, "")
+	c.Mark(50)
+	r := model.Resolver{Catalogue: c, Credentials: vault{}}
+	for tenant, want := range map[string]float64{"t1": 1, "t2": 1.5} {
+		got, err := r.Resolve(t.Context(), tenant, model.Spec{ModelRef: "acme/x"})
+		if err != nil || got.Price == nil || got.Price.Input != want || got.Price.Output != 2*want || *got.Price.CachedInput != want/2 ||
+			got.Price.Tiers[0].Input != 4*want {
+			t.Errorf("%s pays %+v (own key: %t), want %v: %v", tenant, got.Price, got.OwnKey, want, err)
+		}
+	}
+	if shown := c.List()[0].Price.Input; shown != 1.5 {
+		t.Errorf("%v is shown", shown)
+	}
+	c.Mark(0)
+	if got, err := c.Lookup("acme/x"); err != nil || got.Price.Input != 1 {
+		t.Errorf("without a markup: %+v, %v", got.Price, err)
+	}
+}

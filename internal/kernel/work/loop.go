@@ -102,7 +102,7 @@ func (r *Runner) failed(err error) {
 // a while.
 func (r *Runner) claim() time.Duration {
 	r.mu.Lock()
-	n := min(r.cfg.Slots-r.used, maxClaim)
+	n := min(r.slots()-r.used, maxClaim)
 	if r.state != running {
 		n = 0
 	}

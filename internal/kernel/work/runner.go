@@ -46,14 +46,15 @@ type Config struct {
 	Queue   Queue
 	Handler Handler
 
-	Slots   int                             // handlers at a time; 0 means 64
-	Lease   time.Duration                   // 0 means 15 s; renewed after a third of it
-	Poll    time.Duration                   // longest time between two claims; 0 means DefaultPoll
-	Backoff func(attempt int) time.Duration // nil means Backoff
-	Clock   clock.Clock                     // nil means clock.System
-	Logger  *slog.Logger                    // nil means slog.Default
-	Gate    *Gate                           // shared by the runners of a node; nil means that each asks a database that is away
-	OnLost  func(leases int)                // called when leases are found lost; nil means nobody counts them
+	Slots    int                             // handlers at a time; 0 means 64
+	SlotsNow func() int                      // takes the place of Slots, if not nil, and may change
+	Lease    time.Duration                   // 0 means 15 s; renewed after a third of it
+	Poll     time.Duration                   // longest time between two claims; 0 means DefaultPoll
+	Backoff  func(attempt int) time.Duration // nil means Backoff
+	Clock    clock.Clock                     // nil means clock.System
+	Logger   *slog.Logger                    // nil means slog.Default
+	Gate     *Gate                           // shared by the runners of a node; nil means that each asks a database that is away
+	OnLost   func(leases int)                // called when leases are found lost; nil means nobody counts them
 }
 
 // Backoff returns 1 s after the first attempt, doubled with each further one up to
@@ -289,6 +290,13 @@ func (r *Runner) Running() int {
 // called on it.
 type Slot struct{ runner *Runner }
 
+func (r *Runner) slots() int {
+	if r.cfg.SlotsNow != nil {
+		return max(1, r.cfg.SlotsNow())
+	}
+	return r.cfg.Slots
+}
+
 // Reserve reserves a slot for an item that is about to be enqueued with
 // [Queue.EnqueueHeldTx], with this Runner's Owner and Lease. It returns false if
 // no slot is free or the Runner is not running: then the item is enqueued with
@@ -296,7 +304,7 @@ type Slot struct{ runner *Runner }
 func (r *Runner) Reserve() (Slot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state != running || r.used >= r.cfg.Slots {
+	if r.state != running || r.used >= r.slots() {
 		return Slot{}, false
 	}
 	r.used++

@@ -29,6 +29,7 @@ type Deps struct {
 	Signup           bool
 	Waits            []time.Duration // between the attempts of a webhook delivery
 	LogLevel         string
+	Machinery        Machinery
 	// SetLogLevel is called with each level that is set.
 	SetLogLevel func(level string)
 }
@@ -50,6 +51,7 @@ type Config struct {
 	tools    *setting.Section[Tools]
 	logging  *setting.Section[Logging]
 	commands *setting.Section[RunCommand]
+	machinery
 
 	limiter *ratelimit.Limiter
 	known   func(operation string) bool
@@ -85,6 +87,7 @@ func New(d Deps) *Config {
 		Name: "logging", Initial: Logging{Level: d.LogLevel}, Changed: func(l *Logging) { d.SetLogLevel(l.Level) },
 	})
 	c.commands = setting.Add(d.Settings, &setting.Section[RunCommand]{Name: "run-command", Initial: newRunCommand(), Check: checkRunCommand})
+	c.addMachinery(d.Settings, d.Machinery)
 	return c
 }
 

@@ -43,7 +43,10 @@ type Config struct {
 	MaxMessage     int64         // bytes of one message [8 MiB]
 	MaxConnections int           // open connections [1024]
 	MaxProcesses   int           // running processes [32]
-	PerTenant      int           // processes of one tenant [8]
+	// Bounds takes the place of IdleFor, MaxProcesses and PerTenant, if
+	// not nil, and may change.
+	Bounds    func() Bounds
+	PerTenant int // processes of one tenant [8]
 }
 
 // Manager shares connections to servers. Safe for concurrent use.
@@ -63,6 +66,19 @@ var _ mcp.Remote = (*Manager)(nil)
 // key identifies a connection; changed settings make another one.
 type key struct{ tenant, server, print string }
 
+// Bounds of connections.
+type Bounds struct {
+	IdleFor                 time.Duration
+	MaxProcesses, PerTenant int
+}
+
+func (m *Manager) bounds() Bounds {
+	if m.Bounds != nil {
+		return m.Bounds()
+	}
+	return Bounds{IdleFor: m.IdleFor, MaxProcesses: m.MaxProcesses, PerTenant: m.PerTenant}
+}
+
 // New returns a manager. Idle connections are closed while Serve runs.
 func New(c Config) *Manager {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
@@ -81,7 +97,7 @@ func New(c Config) *Manager {
 // Serve closes idle connections until ctx ends; then it closes all connections, ends
 // all processes and waits for that.
 func (m *Manager) Serve(ctx context.Context) {
-	tick := time.NewTicker(max(m.IdleFor/10, time.Millisecond))
+	tick := time.NewTicker(min(max(m.IdleFor/10, time.Millisecond), time.Second))
 	defer tick.Stop()
 	for {
 		select {
@@ -97,8 +113,9 @@ func (m *Manager) Serve(ctx context.Context) {
 func (m *Manager) closeIdle(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	idle := m.bounds().IdleFor
 	for k, c := range m.conns {
-		if c.busy == 0 && now.Sub(c.used) > m.IdleFor {
+		if c.busy == 0 && now.Sub(c.used) > idle {
 			delete(m.conns, k)
 			m.retire(c)
 		}
@@ -247,15 +264,16 @@ func (m *Manager) Read(ctx context.Context, t *mcp.Target, uri string) (tool.Res
 func (m *Manager) startProcess(tenant string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.processes[tenant] >= m.PerTenant {
+	bounds := m.bounds()
+	if m.processes[tenant] >= bounds.PerTenant {
 		m.evict(func(c *conn) bool { return c.target.TenantID == tenant && c.running() })
-		return fault.New(fault.Unavailable, "", "This company already runs %d MCP servers as processes; try again shortly.", m.PerTenant)
+		return fault.New(fault.Unavailable, "", "This company already runs %d MCP servers as processes; try again shortly.", bounds.PerTenant)
 	}
 	total := 0
 	for _, n := range m.processes {
 		total += n
 	}
-	if total >= m.MaxProcesses {
+	if total >= bounds.MaxProcesses {
 		m.evict((*conn).running)
 		return fault.New(fault.Unavailable, "", "Too many MCP servers run as processes at the moment; try again shortly.")
 	}

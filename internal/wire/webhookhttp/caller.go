@@ -38,6 +38,8 @@ type Caller struct {
 	// Timeout limits a delivery from its first packet to the end of the response
 	// [10 s].
 	Timeout time.Duration
+	// TimeoutNow takes the place of Timeout, if not nil, and may change.
+	TimeoutNow func() time.Duration
 }
 
 var _ guardrail.Hooks = Caller{}

@@ -71,7 +71,11 @@ func (c Caller) Post(ctx context.Context, p notification.Post) (status int, err 
 // is safe, because endpoints recognize repeats by the event's id.
 func (c Caller) deliver(ctx context.Context, url string, h http.Header, body []byte) (status int, err error) {
 	h["Idempotency-Key"] = []string{} // makes net/http retry such requests; an empty header is not sent
-	limits := outbound.Limits{Time: cmp.Or(c.Timeout, deliveryTime), Rest: deliveryRest, Bytes: deliveryBytes - 1}
+	timeout := c.Timeout
+	if c.TimeoutNow != nil {
+		timeout = c.TimeoutNow()
+	}
+	limits := outbound.Limits{Time: cmp.Or(timeout, deliveryTime), Rest: deliveryRest, Bytes: deliveryBytes - 1}
 	resp, err := c.post(ctx, url, h, body, limits)
 	if err != nil {
 		return 0, err

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"strings"
+	"time"
+
+	"agentd/internal/insight/evaluation"
+	"agentd/internal/operation/opconfig"
+	"agentd/internal/wire/mcpclient"
+)
+
+// machinery is what the operator's settings about how the service works are at first.
+func (p *platform) machinery() opconfig.Machinery {
+	proxies := []string{}
+	for one := range strings.SplitSeq(p.cfg.Server.TrustedProxies, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			proxies = append(proxies, one)
+		}
+	}
+	return opconfig.Machinery{
+		Workers:    opconfig.WorkerPool{Runs: maxRuns},
+		Adapters:   opconfig.LLMAdapters{Failures: 5, PauseMS: 5000, MaxPauseMS: 60_000},
+		MCP:        opconfig.MCP{IdleSeconds: 300, Processes: 32, PerTenant: 8},
+		Delivery:   opconfig.WebhookDelivery{TimeoutMS: 10_000},
+		Evaluation: opconfig.Evaluation{Concurrency: 16, MaxConcurrency: 64, CaseTimeoutMS: 600_000},
+		Buffers:    opconfig.Backpressure{Events: 768, Bytes: 2 << 20},
+		Server:     opconfig.Server{Proxies: proxies, MaxBody: 10 << 20},
+		Buffer:     func(b opconfig.Backpressure) { p.hub.LimitQueues(int(b.Events), int(b.Bytes)) },
+		Mark: func(percent float64) {
+			if p.mark != nil {
+				p.mark(percent)
+			}
+		},
+	}
+}
+
+func (p *platform) mcpBounds() mcpclient.Bounds {
+	m := p.config.MCP()
+	return mcpclient.Bounds{
+		IdleFor: time.Duration(m.IdleSeconds) * time.Second, MaxProcesses: int(m.Processes), PerTenant: int(m.PerTenant),
+	}
+}
+
+func (p *platform) evaluationDefaults() evaluation.Defaults {
+	e := p.config.Evaluation()
+	return evaluation.Defaults{
+		Concurrency: int(e.Concurrency), MaxConcurrency: int(e.MaxConcurrency),
+		CaseTimeout: time.Duration(e.CaseTimeoutMS) * time.Millisecond,
+	}
+}

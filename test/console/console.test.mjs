@@ -1,50 +1,16 @@
-// The console in a browser, against a server of its own: AGENTD_URL, AGENTD_KEY and CHROMIUM say
-// where. Pictures of every page in both themes go to SHOTS, if that is set.
+// The console in a browser: from the first agent on. Pictures of every page in both themes go to
+// SHOTS, if that is set.
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { chromium } from 'playwright-core';
-
-const url = process.env.AGENTD_URL;
-const key = process.env.AGENTD_KEY;
-const shots = process.env.SHOTS;
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+import { api, broken, inspect, key, launch, picture, signedIn as signIn, url } from './harness.mjs';
 
 let browser;
 let context;
 let page;
-const broken = [];
-
-async function api(method, path, body, as = key) {
-  const response = await fetch(url + path, {
-    method,
-    headers: { Authorization: `Bearer ${as}`, 'Content-Type': 'application/json' },
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  const text = await response.text();
-  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
-  return text ? JSON.parse(text) : undefined;
-}
-
-async function signedIn(as = key, options = {}) {
-  const made = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
-  const p = await made.newPage();
-  p.setDefaultTimeout(20_000);
-  p.on('pageerror', (e) => broken.push(e.stack ?? e.message));
-  p.on('console', (m) => m.type() === 'error' && /Content Security Policy|Refused/.test(m.text()) && broken.push(m.text()));
-  p.on('request', (r) => new URL(r.url()).origin !== url && !r.url().startsWith('data:') && !r.url().startsWith('blob:') && broken.push(`asked for ${r.url()}`));
-  await p.goto(`${url}/runs?status=failed`);
-  await p.waitForURL('**/signin?**');
-  await p.click('text=Use an API key');
-  await p.fill('#key', as);
-  await p.click('button:has-text("Sign in")');
-  await p.waitForURL('**/runs?status=failed'); // back to where one wanted to go
-  return { context: made, page: p };
-}
+const signedIn = (as, options) => signIn(browser, as, options);
 
 before(async () => {
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  browser = await launch();
   ({ context, page } = await signedIn());
 });
 after(async () => {
@@ -252,33 +218,12 @@ const pages = [
   'settings', 'settings/members', 'settings/keys', 'settings/usage', 'settings/audit', 'settings/webhooks', 'settings/mcp', 'settings/models', 'settings/guardrails', 'reference/createRun',
 ];
 
-async function serious(p) {
-  await p.evaluate(axe);
-  const { violations } = await p.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
-  return violations.filter((v) => v.impact === 'serious' || v.impact === 'critical').map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} (${n.any[0]?.message ?? ''})`).join(' | ')}`);
-}
-
 test('every page is free of serious findings of axe, in both themes', async () => {
   const session = (await api('GET', '/api/v1/sessions')).items[0].session_id;
   const run = (await api('GET', '/api/v1/runs?status=failed')).items[0].run_id;
   const agent = (await api('GET', '/api/v1/agents')).items[0].agent_id;
   const all = [...pages, `chat/${session}`, `runs/${run}`, `runs/${run}?tab=events`, `agents/${agent}`, `agents/${agent}/versions`];
-  const found = [];
-  for (const scheme of ['light', 'dark']) {
-    await page.emulateMedia({ colorScheme: scheme });
-    for (const path of all) {
-      await page.goto(`${url}/${path}`);
-      await page.waitForSelector('h1, .conv .hd');
-      await page.waitForFunction(() => !document.querySelector('main [aria-busy=true] .skr'));
-      await page.waitForTimeout(120);
-      if (shots) {
-        mkdirSync(shots, { recursive: true });
-        await page.screenshot({ path: `${shots}/${path.replace(/[/?=]/g, '-').replace(/[0-9a-f]{8}-[0-9a-f-]{27}/, 'one')}-${scheme}.png` });
-      }
-      if (scheme === 'light' || path.length < 12) for (const v of await serious(page)) found.push(`${path} (${scheme}): ${v}`);
-    }
-  }
-  assert.deepEqual(found, []);
+  assert.deepEqual(await inspect(page, all), []);
 });
 
 test('nothing overflows on a phone', async () => {
@@ -289,7 +234,7 @@ test('nothing overflows on a phone', async () => {
     await phone.page.waitForTimeout(300);
     const wide = await phone.page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 390, `${path} is ${wide} wide`);
-    if (shots) await phone.page.screenshot({ path: `${shots}/${path.replace('/', '-')}-390.png` });
+    await picture(phone.page, `${path}-390`);
   }
   await phone.context.close();
 });

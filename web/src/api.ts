@@ -1,6 +1,7 @@
-import { QueryClient, useInfiniteQuery, useQuery, type InfiniteData, type QueryKey, type UseQueryOptions } from '@tanstack/react-query';
+import { QueryClient, hashKey, useInfiniteQuery, useQuery, type InfiniteData, type QueryKey, type UseQueryOptions } from '@tanstack/react-query';
 import { Agentd, ApiError, AuthenticationError, PermissionError, NotFoundError, TenantSwitchedError, type Schema } from 'agentd';
 import { emit } from './bus';
+import { begun, useLive } from './live/state';
 
 /** The path below which the server is reached, without a slash at the end; the server wrote it into <base>. */
 export const prefix = new URL(document.baseURI).pathname.replace(/\/$/, '');
@@ -73,9 +74,33 @@ export function may(me: Me | undefined, role: string, scope?: string): boolean {
   return enough && (!scope || me.scopes.includes('*') || me.scopes.includes(scope));
 }
 
-/** A GET as a query. Its key is its path and parameters, by which writes invalidate it. */
-export function useGet<T>(path: string, params: Params = {}, options: Partial<UseQueryOptions<T>> = {}) {
-  return useQuery<T>({ queryKey: [path, params], queryFn: ({ signal }) => read<T>(path, params, signal), ...options } as UseQueryOptions<T>);
+type Interval<T> = number | false | ((data: T | undefined) => number | false);
+
+interface Asking<T> {
+  /** How often it is asked for again where the change stream is refused. */
+  every?: Interval<T>;
+  /** How often it is asked for again while something is under way that no stream tells of. */
+  meanwhile?: Interval<T>;
+}
+
+const intervalOf = <T>(of: Interval<T> | undefined, data: T | undefined): number | false => (typeof of === 'function' ? of(data) : (of ?? false));
+
+function least(a: number | false, b: number | false): number | false {
+  return a === false ? b : b === false ? a : Math.min(a, b);
+}
+
+/** A GET as a query. Its key is its path and parameters, by which writes and changes make it stale. */
+export function useGet<T>(path: string, params: Params = {}, { every, meanwhile, ...options }: Partial<Omit<UseQueryOptions<T>, 'refetchInterval'>> & Asking<T> = {}) {
+  const live = useLive();
+  return useQuery<T>({
+    queryKey: [path, params],
+    queryFn: ({ signal, queryKey }) => {
+      begun.set(hashKey(queryKey), performance.now());
+      return read<T>(path, params, signal);
+    },
+    refetchInterval: (q: { state: { data: T | undefined } }) => least(live ? false : intervalOf(every, q.state.data), intervalOf(meanwhile, q.state.data)),
+    ...options,
+  } as UseQueryOptions<T>);
 }
 
 export interface Params {
@@ -115,14 +140,21 @@ export function rowsOf<T>(page: unknown): T[] {
 }
 
 /** A list by cursor. */
-export function useList<T>(path: string, params: Params = {}, options: { enabled?: boolean; every?: number; limit?: number } = {}) {
+export function useList<T>(path: string, params: Params = {}, options: { enabled?: boolean; limit?: number } & { every?: number; meanwhile?: (rows: T[]) => number | false } = {}) {
+  const live = useLive();
   const q = useInfiniteQuery<Page<T>, Error, InfiniteData<Page<T>, string>, QueryKey, string>({
     queryKey: [path, params, 'pages'],
     initialPageParam: '',
     enabled: options.enabled ?? true,
-    refetchInterval: options.every ? (query) => ((query.state.data?.pages.length ?? 1) > 2 ? false : options.every!) : false,
-    queryFn: ({ pageParam, signal }) =>
-      read<Page<T>>(path, { ...params, query: { limit: options.limit ?? 50, ...params.query, ...(pageParam ? { cursor: pageParam } : {}) } }, signal),
+    refetchInterval: (query) => {
+      const pages = query.state.data?.pages;
+      if ((pages?.length ?? 1) > 2) return false;
+      return least(live ? false : (options.every ?? false), pages && options.meanwhile ? options.meanwhile(pages.flatMap((p) => rowsOf<T>(p))) : false);
+    },
+    queryFn: ({ pageParam, signal, queryKey }) => {
+      if (pageParam === '') begun.set(hashKey(queryKey), performance.now());
+      return read<Page<T>>(path, { ...params, query: { limit: options.limit ?? 50, ...params.query, ...(pageParam ? { cursor: pageParam } : {}) } }, signal);
+    },
     getNextPageParam: (last) => (last.has_more ? (last.cursor ?? undefined) : undefined),
     maxPages: 40,
   });

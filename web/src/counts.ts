@@ -1,16 +1,16 @@
 import { useQuery } from '@tanstack/react-query';
 import { read, type Page, type Schema } from './api';
+import { useLive, useStreamedCounts, type Counts } from './live/state';
 
-export interface Counts {
-  inbox: number;
-  running: number;
-}
 
-/** What waits for a person, and what runs now; at most 100 of each are counted. */
+/** What waits for a person, and what runs now: out of the change stream, or asked for where it is
+ * refused; at most 100 of each are counted then. */
 export function useCounts(enabled: boolean): Counts {
+  const live = useLive();
+  const streamed = useStreamedCounts();
   const q = useQuery({
     queryKey: ['counts'],
-    enabled,
+    enabled: enabled && !live && !streamed,
     refetchInterval: 5_000,
     queryFn: async ({ signal }) => {
       const list = (path: string, query: Record<string, unknown>) => read<Page<Schema<'Run'>>>(path, { query: { limit: 100, fields: 'summary', ...query } }, signal).then((p) => p.items);
@@ -22,5 +22,5 @@ export function useCounts(enabled: boolean): Counts {
       return { inbox: approvals.length + paused.filter((r) => r.pending_input).length, running: running.length };
     },
   });
-  return q.data ?? { inbox: 0, running: 0 };
+  return streamed ?? q.data ?? { inbox: 0, running: 0 };
 }

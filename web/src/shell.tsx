@@ -5,6 +5,7 @@ import { on, toast } from './bus';
 import { listenToKeys, useCommands, type Command } from './commands';
 import { useCounts } from './counts';
 import { Icon, type IconName } from './icons';
+import { useChanges } from './live/changes';
 import { noticeWaiting } from './notify';
 import { Palette } from './palette';
 import { Shortcuts } from './shortcuts';
@@ -89,6 +90,7 @@ function SignedIn({ me }: { me: Me }) {
   const [path, go] = useLocation();
   const [palette, setPalette] = useState(false);
   const [help, setHelp] = useState(false);
+  useChanges(true);
   const counts = useCounts(may(me, 'viewer', 'runs:read'));
   useEffect(() => noticeWaiting(counts.inbox), [counts.inbox]);
   const seen = useMemo(() => places.filter((p) => may(me, p.role)), [me]);

@@ -69,6 +69,8 @@ export interface StreamOptions {
   silence?: number;
   /** How often in a row the stream is opened anew without an event in between. Default: 10. */
   retries?: number;
+  /** The stream is about many things and goes on after the end of one of them, as the change stream does. */
+  endless?: boolean;
   /** Called when the stream is open, and when its connection is lost. */
   onState?: (state: 'open' | 'lost') => void;
 }
@@ -105,7 +107,7 @@ export async function* follow<T>(
         }
         if (frame.id) lastId = frame.id;
         yield { id: frame.id, event: frame.event, data };
-        if (finals.has(frame.event)) return;
+        if (finals.has(frame.event) && !options.endless) return;
       }
     } catch (e) {
       if (options.signal?.aborted) return;

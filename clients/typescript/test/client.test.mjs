@@ -108,6 +108,16 @@ test('a stream that breaks goes on after the last id', async () => {
   assert.deepEqual(states, ['open', 'lost', 'lost', 'open']);
 });
 
+test('a stream about many things goes on after the end of one of them', async () => {
+  const frames = ['done', 'changed'].map((event, i) => `id: ${i}\nevent: ${event}\ndata: ${JSON.stringify({ event })}\n\n`).join('');
+  const s = await serve((_, res) => res.writeHead(200, { 'Content-Type': 'text/event-stream' }).end(frames), json(404, {}));
+  const seen = [];
+  await assert.rejects(async () => {
+    for await (const { event } of s.agentd().stream('/api/v1/changes/stream', { endless: true })) seen.push(event);
+  }, NotFoundError);
+  assert.deepEqual(seen, ['done', 'changed']);
+});
+
 test('a stream says why it is refused, gives up, and ends when it is told', async () => {
   const refused = await serve(json(404, { code: 'NOT_FOUND', detail: 'No.' }));
   await assert.rejects(refused.agentd().stream('/api/v1/runs/{runId}/events', { params: { path: { runId: 'x' } } }).next(), NotFoundError);

@@ -9,15 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/config"
 )
 
-// A browser signs in, makes an agent, talks with it, decides what waits, and looks at every
-// page. `make test-console` installs what drives the browser where AGENTD_TEST_CONSOLE
-// says; without it, or without Chromium, the test is skipped.
+// A browser signs in, makes an agent, talks with it, decides what waits, looks at every page, and
+// sees what happens elsewhere. `make test-console` installs what drives the browser where
+// AGENTD_TEST_CONSOLE says; without it, or without Chromium, the tests are skipped.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -29,20 +30,36 @@ func TestConsole(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no chromium in PATH")
 	}
-	// Modules are looked for beside the file that wants them.
-	script := filepath.Join(dir, "console.test.mjs")
-	content, err := os.ReadFile("../../console/console.test.mjs")
+	scripts, err := filepath.Glob("../../console/*.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(script, content, 0o600); err != nil {
-		t.Fatal(err)
+	// Modules are looked for beside the file that wants them.
+	for _, script := range scripts {
+		content, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(script)), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	n := apptest.Start(t, nil)
-	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", script)
-	cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "CHROMIUM="+chromium, "PREFIXED="+prefixed(t))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, script := range scripts {
+		name, isTest := strings.CutSuffix(filepath.Base(script), ".test.mjs")
+		if !isTest {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			n := apptest.Start(t, nil)
+			cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", filepath.Join(dir, filepath.Base(script)))
+			cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "CHROMIUM="+chromium)
+			if name == "console" {
+				cmd.Env = append(cmd.Env, "PREFIXED="+prefixed(t))
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

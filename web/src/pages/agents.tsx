@@ -24,7 +24,7 @@ export default function Agents() {
   const [making, setMaking] = useState(search.get('new') === '1');
   const params = { query: { q: asked || undefined } };
   const list = useList<Agent>('/api/v1/agents', params, { every: 10_000 });
-  const stats = useGet<Schema<'AgentAnalyticsSummary'>>('/api/v1/analytics/agents', { query: { days: 7 } }, { retry: false, refetchInterval: 30_000, enabled: may(me.data, 'viewer', 'read:analytics') });
+  const stats = useGet<Schema<'AgentAnalyticsSummary'>>('/api/v1/analytics/agents', { query: { days: 7 } }, { retry: false, every: 30_000, enabled: may(me.data, 'viewer', 'read:analytics') });
   const byAgent = useMemo(() => {
     const map = new Map<string, Schema<'AgentSummary'>>();
     for (const a of stats.data?.agents ?? []) map.set(a.agent_id, a);

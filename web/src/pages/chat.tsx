@@ -186,9 +186,9 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
   const me = useMe();
   const [, go] = useLocation();
   const [limit, setLimit] = useState(pageSize);
-  const session = useGet<Session>('/api/v1/sessions/{sessionId}', path, { refetchInterval: 10_000 });
+  const session = useGet<Session>('/api/v1/sessions/{sessionId}', path, { every: 10_000 });
   const messages = useGet<Messages>('/api/v1/sessions/{sessionId}/messages', { ...path, query: { limit } }, {
-    refetchInterval: (q) => (q.state.data?.active_run_id ? 15_000 : 3000),
+    every: (m) => (m?.active_run_id ? 15_000 : 3000),
     placeholderData: (before: unknown) => before as never,
   });
   const agent = useGet<Schema<'Agent'>>('/api/v1/agents/{agentId}', { path: { agentId: session.data?.agent_id ?? '' } }, { enabled: !!session.data, retry: false });
@@ -398,7 +398,7 @@ function Outcome({ runId, parts }: { runId: string; parts: Part[] }) {
 
 function Context({ turn, active, last, session }: { turn: Turn; active?: string; last?: Said; session?: Session }) {
   const runId = active ?? last?.runId;
-  const run = useGet<Schema<'Run'>>('/api/v1/runs/{runId}', { path: { runId: runId ?? '' } }, { enabled: !!runId, retry: false, refetchInterval: active && !turn.ended ? 3000 : false });
+  const run = useGet<Schema<'Run'>>('/api/v1/runs/{runId}', { path: { runId: runId ?? '' } }, { enabled: !!runId, retry: false, every: active && !turn.ended ? 3000 : false });
   const r = run.data;
   if (!runId) return <p className="t3 fs12">{s.noTurn}</p>;
   const status = active && !turn.ended ? turn.status : (r?.status ?? '');

@@ -16,7 +16,7 @@ const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
 
 export default function Governance({ section, id }: { section: string; id?: string }) {
   const me = useMe();
-  const state = useGet<Schema<'EmergencyState'>>('/api/v1/governance/emergency/state', {}, { retry: false, refetchInterval: 15_000 });
+  const state = useGet<Schema<'EmergencyState'>>('/api/v1/governance/emergency/state', {}, { retry: false, every: 15_000 });
   const constitution = useGet<Schema<'Constitution'>>('/api/v1/governance/constitution', {}, { retry: false });
   const [safe, setSafe] = useState(false);
   const on = state.data?.mode === 'safe_mode';

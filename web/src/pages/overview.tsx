@@ -19,7 +19,7 @@ export default function Overview() {
   const sees = may(me.data, 'viewer', 'read:analytics');
   const metrics = 'runs,completed,failures,p50,p95,tokens,cached_tokens,input_tokens,cost';
   const query = { metrics, days };
-  const series = useGet<Timeseries>('/api/v1/analytics/timeseries', { query }, { enabled: sees, refetchInterval: 60_000, retry: false });
+  const series = useGet<Timeseries>('/api/v1/analytics/timeseries', { query }, { enabled: sees, every: 60_000, retry: false });
   const commands = useMemo<Command[]>(() => [{ id: 'overview.run', title: en.runs.start, keys: 'n', icon: 'play', run: () => go('/runs') }], [go]);
   useCommands(commands);
   return (
@@ -76,7 +76,7 @@ function NeedsYou() {
   const me = useMe();
   const { items } = useWaiting(may(me.data, 'viewer', 'runs:read'));
   const failed = useList<Schema<'Run'>>('/api/v1/runs', { query: { status: 'failed', fields: 'summary', created_after: dayAgo() } }, { every: 15_000, limit: 100 });
-  const webhooks = useGet<{ webhooks: Schema<'WebhookSubscription'>[] }>('/api/v1/webhooks', {}, { enabled: may(me.data, 'admin'), retry: false, refetchInterval: 30_000 });
+  const webhooks = useGet<{ webhooks: Schema<'WebhookSubscription'>[] }>('/api/v1/webhooks', {}, { enabled: may(me.data, 'admin'), retry: false, every: 30_000 });
   const approvals = items.filter((i) => i.kind === 'approval');
   const questions = items.filter((i) => i.kind === 'question');
   const bad = (webhooks.data?.webhooks ?? []).filter((w) => w.status !== 'active');
@@ -194,7 +194,7 @@ function Charts({ data }: { data: Timeseries }) {
 
 function Busiest({ days }: { days: number }) {
   const [, go] = useLocation();
-  const q = useGet<Schema<'AgentAnalyticsSummary'>>('/api/v1/analytics/agents', { query: { days } }, { retry: false, refetchInterval: 60_000 });
+  const q = useGet<Schema<'AgentAnalyticsSummary'>>('/api/v1/analytics/agents', { query: { days } }, { retry: false, every: 60_000 });
   const rows = (q.data?.top_by_runs ?? []).filter((a) => a.runs > 0).slice(0, 6);
   if (rows.length === 0) return null;
   return (

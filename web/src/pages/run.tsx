@@ -7,6 +7,7 @@ import { useCommands, type Command } from '../commands';
 import { explain, type Action } from '../explain';
 import { bytes, clock, count, shortId, span, usd } from '../format';
 import { Icon, type IconName } from '../icons';
+import { useFollow } from '../live/changes';
 import { useVisible } from '../live/turn';
 import { runMs } from '../runtable';
 import { en } from '../strings/en';
@@ -27,11 +28,12 @@ export default function RunPage({ id }: { id: string }) {
   const tab = search.get('tab') ?? 'timeline';
   const me = useMe();
   const acts = may(me.data, 'developer', 'runs:create');
-  const run = useGet<Run>('/api/v1/runs/{runId}', path, { refetchInterval: (q) => (q.state.data && final.has((q.state.data as Run).status) ? false : 2000) });
+  const run = useGet<Run>('/api/v1/runs/{runId}', path, { every: (r) => (r && final.has(r.status) ? false : 2000) });
   const agent = useGet<Schema<'Agent'>>('/api/v1/agents/{agentId}', { path: { agentId: run.data?.agent_id ?? '' } }, { enabled: !!run.data, retry: false, staleTime: 60_000 });
   const [forking, setForking] = useState<number | null>(null);
   const r = run.data;
   const ended = r ? final.has(r.status) : false;
+  useFollow(id, !!r && !ended && tab !== 'events');
   const act = (what: string, body: unknown = {}) =>
     void send<{ run_id?: string }>('post', `/api/v1/runs/{runId}/${what}`, path, body).then(
       (a) => {
@@ -291,7 +293,7 @@ const looks: Record<string, [IconName, string, string]> = {
 };
 
 function Timeline({ run, live, chosen, onChoose, onFork }: { run: Run; live: boolean; chosen: string; onChoose: (id: string) => void; onFork?: (seq: number) => void }) {
-  const q = useGet<Page<Span>>('/api/v1/runs/{runId}/timeline', { path: { runId: run.run_id }, query: { limit: 1000 } }, { refetchInterval: live ? 2000 : false });
+  const q = useGet<Page<Span>>('/api/v1/runs/{runId}/timeline', { path: { runId: run.run_id }, query: { limit: 1000 } }, { every: live ? 2000 : false });
   const rows = useMemo(() => rowsOf(q.data?.items ?? []), [q.data]);
   const now = useTick(live ? 1000 : 0);
   const box = useRef<HTMLDivElement>(null);

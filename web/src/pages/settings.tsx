@@ -193,8 +193,8 @@ type Delivery = Schema<'WebhookDelivery'>;
 /** Did it arrive: deliveries, what was sent, what came back, and sending it again. */
 function Webhook({ id, chosen }: { id: string; chosen?: string }) {
   const path = { path: { webhookId: id } };
-  const hook = useGet<Schema<'WebhookSubscription'>>('/api/v1/webhooks/{webhookId}', path, { refetchInterval: 5000 });
-  const list = useGet<{ deliveries: Delivery[]; total: number }>('/api/v1/webhooks/{webhookId}/deliveries', { ...path, query: { limit: 100 } }, { refetchInterval: 3000 });
+  const hook = useGet<Schema<'WebhookSubscription'>>('/api/v1/webhooks/{webhookId}', path, { every: 5000 });
+  const list = useGet<{ deliveries: Delivery[]; total: number }>('/api/v1/webhooks/{webhookId}/deliveries', { ...path, query: { limit: 100 } }, { every: 3000, meanwhile: (l) => (l?.deliveries.some((d) => d.status === 'pending') ? 3000 : false) });
   const [asking, setAsking] = useState(false);
   const w = hook.data;
   const act = (p: Promise<unknown>, what: string) => void p.then(() => toast(what), (e: Error) => toast(e.message, true));

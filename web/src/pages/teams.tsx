@@ -46,7 +46,7 @@ function Team({ id, names }: { id: string; names: Map<string, string> }) {
   const me = useMe();
   const starts = may(me.data, 'developer', 'agents:write');
   const team = useGet<Schema<'Team'>>('/api/v1/teams/{teamId}', path);
-  const runs = useGet<{ runs: Schema<'TeamRunSummary'>[] }>('/api/v1/teams/{teamId}/runs', { ...path, query: { limit: 50 } }, { refetchInterval: 4000 });
+  const runs = useGet<{ runs: Schema<'TeamRunSummary'>[] }>('/api/v1/teams/{teamId}/runs', { ...path, query: { limit: 50 } }, { every: 4000 });
   const graph = useGet<Schema<'TeamGraph'>>('/api/v1/teams/{teamId}/graph', path, { retry: false });
   const [message, setMessage] = useState('');
   const [busy, error, start] = useAction(async () => {
@@ -184,9 +184,9 @@ function TeamRun({ team, id, names }: { team: string; id: string; names: Map<str
   const path = { path: { teamId: team, teamRunId: id } };
   const me = useMe();
   const t = useGet<Schema<'Team'>>('/api/v1/teams/{teamId}', { path: { teamId: team } });
-  const run = useGet<Schema<'TeamRun'>>('/api/v1/teams/{teamId}/runs/{teamRunId}', path, { refetchInterval: (q) => (q.state.data && over.has((q.state.data as Schema<'TeamRun'>).status) ? false : 1500) });
+  const run = useGet<Schema<'TeamRun'>>('/api/v1/teams/{teamId}/runs/{teamRunId}', path, { every: (r) => (r && over.has(r.status) ? false : 1500) });
   const live = !run.data || !over.has(run.data.status);
-  const messages = useGet<Schema<'TeamRunMessages'>>('/api/v1/teams/{teamId}/runs/{teamRunId}/messages', path, { refetchInterval: live ? 2000 : false });
+  const messages = useGet<Schema<'TeamRunMessages'>>('/api/v1/teams/{teamId}/runs/{teamRunId}/messages', path, { every: live ? 2000 : false });
   if (!run.data) return <Block q={run}>{() => null}</Block>;
   const r = run.data;
   const name = (a: string) => names.get(a) ?? (a ? shortId(a) : s.person);

@@ -134,6 +134,7 @@ export interface Page<T> {
 
 /** The rows of an answer: some lists name them after what they are. */
 export function rowsOf<T>(page: unknown): T[] {
+  if (Array.isArray(page)) return page as T[];
   const p = page as Record<string, unknown> | undefined;
   const rows = p?.['items'] ?? Object.values(p ?? {}).find(Array.isArray);
   return (rows as T[] | undefined) ?? [];

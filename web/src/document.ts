@@ -21,6 +21,7 @@ export interface JsonSchema {
   maxLength?: number;
   maxItems?: number;
   deprecated?: boolean;
+  readOnly?: boolean;
   'x-group'?: string;
   'x-order'?: string[];
   'x-advanced'?: boolean;
@@ -101,7 +102,7 @@ export function bodyOf(doc: OpenApi, path: string, method: string): JsonSchema {
   return resolve(doc, content?.['application/json']?.schema);
 }
 
-/** Reports whether a field only keeps what it is told. */
+/** Reports whether a field only keeps what it is told, or is the server's to set. */
 export function idle(s: JsonSchema): boolean {
-  return /has no effect yet\.$/.test(s.description ?? '') || s.deprecated === true;
+  return /has no effect yet\.$/.test(s.description ?? '') || s.deprecated === true || s.readOnly === true;
 }

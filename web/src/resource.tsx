@@ -26,6 +26,8 @@ export interface Kind<T extends Value = Value> {
   icon: IconName;
   list: string;
   query?: Record<string, unknown>;
+  /** What stands in the paths, such as the agent whose things these are. */
+  params?: Record<string, string>;
   idOf: (row: T) => string;
   nameOf: (row: T) => string;
   columns: Column<T>[];
@@ -42,12 +44,19 @@ export interface Kind<T extends Value = Value> {
   actions?: (row: T) => ReactNode;
   refs?: Refs;
   before?: ReactNode;
+  /** A way of its own to make one, in place of the form of the document. */
+  button?: ReactNode;
+  onNew?: () => void;
+  /** What stands below the list. */
+  after?: ReactNode;
+  /** How often the list is asked for again while something in it is under way that no stream tells of. */
+  meanwhile?: (rows: T[]) => number | false;
 }
 
 export function ResourcePage<T extends Value>({ kind, selected, base, embedded }: { kind: Kind<T>; selected?: string; base: string; embedded?: boolean }) {
   const [, go] = useLocation();
   const me = useMe();
-  const list = useList<T>(kind.list, { query: kind.query }, { every: 8000, limit: 100 });
+  const list = useList<T>(kind.list, { path: kind.params, query: kind.query }, { every: 8000, limit: 100, meanwhile: kind.meanwhile });
   const [making, setMaking] = useState(false);
   const rows = list.rows;
   const makes = kind.create && may(me.data, kind.create.role);
@@ -58,15 +67,15 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
       { id: `${kind.id}.next`, title: s.next, keys: 'j', hidden: true, run: () => sel.move(1) },
       { id: `${kind.id}.prev`, title: s.previous, keys: 'k', hidden: true, run: () => sel.move(-1) },
       { id: `${kind.id}.open`, title: s.open, keys: 'enter', hidden: true, run: () => sel.id && go(`${base}/${encodeURIComponent(sel.id)}`) },
-      ...(makes ? [{ id: `${kind.id}.new`, title: kind.create!.label ?? s.new(kind.title), keys: 'n', icon: 'plus' as const, run: () => setMaking(true) }] : []),
+      ...(makes ? [{ id: `${kind.id}.new`, title: kind.create!.label ?? s.new(kind.title), keys: 'n', icon: 'plus' as const, run: () => setMaking(true) }] : kind.onNew ? [{ id: `${kind.id}.new`, title: s.new(kind.title), keys: 'n', icon: 'plus' as const, run: kind.onNew }] : []),
       ...(selected ? [{ id: `${kind.id}.close`, title: s.closePanel, keys: 'escape', hidden: true, run: () => go(base) }] : []),
     ],
     // eslint-disable-next-line
     [sel, makes, selected, base],
   );
   useCommands(commands);
-  const curl = curlOf('GET', kind.list, { query: { limit: 100, ...kind.query } });
-  const button = makes ? <Button kind="primary" icon="plus" label={kind.create!.label ?? s.newShort} keys="n" onClick={() => setMaking(true)} /> : null;
+  const curl = curlOf('GET', kind.list, { path: kind.params, query: { limit: 100, ...kind.query } });
+  const button = makes ? <Button kind="primary" icon="plus" label={kind.create!.label ?? s.newShort} keys="n" onClick={() => setMaking(true)} /> : (kind.button ?? null);
   return (
     <>
       {embedded ? (
@@ -86,7 +95,7 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
       ) : list.isLoading ? (
         <Loading />
       ) : rows.length === 0 ? (
-        <Empty icon={kind.icon} title={kind.empty.title} text={kind.empty.text} curl={kind.create ? curlOf('POST', kind.create.path, {}, kind.create.start ?? {}) : undefined}>
+        <Empty icon={kind.icon} title={kind.empty.title} text={kind.empty.text} curl={kind.create ? curlOf('POST', kind.create.path, { path: kind.params }, kind.create.start ?? {}) : undefined}>
           {button}
         </Empty>
       ) : (
@@ -132,6 +141,7 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
           {row && <Panel kind={kind} row={row} close={() => go(base)} />}
         </div>
       )}
+      {kind.after}
       {making && kind.create && <Create kind={kind} onClose={() => setMaking(false)} onMade={(r) => r && go(`${base}/${encodeURIComponent(r)}`)} />}
     </>
   );
@@ -140,7 +150,7 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
 function Panel<T extends Value>({ kind, row, close }: { kind: Kind<T>; row: T; close: () => void }) {
   const me = useMe();
   const id = kind.idOf(row);
-  const params: Params = kind.one ? { path: { [kind.one.param]: id } } : {};
+  const params: Params = kind.one ? { path: { ...kind.params, [kind.one.param]: id } } : {};
   const full = useGet<T>(kind.one?.path ?? '', params, { enabled: kind.one?.read !== false && !!kind.one, retry: false });
   const [asking, setAsking] = useState(false);
   const [editing, setEditing] = useState(false);
@@ -213,7 +223,7 @@ function Create<T extends Value>({ kind, onClose, onMade }: { kind: Kind<T>; onC
   const [shown, setShown] = useState<Value | null>(null);
   const [stored, setStored] = useState(false);
   const [busy, error, run] = useAction(async () => {
-    const made = await send<T>('post', kind.create!.path, {}, value);
+    const made = await send<T>('post', kind.create!.path, { path: kind.params }, value);
     if (kind.secret && made?.[kind.secret]) {
       setShown(made);
       return;
@@ -249,7 +259,7 @@ function Create<T extends Value>({ kind, onClose, onMade }: { kind: Kind<T>; onC
       onClose={onClose}
       footer={
         <>
-          <CopyCurl small curl={curlOf('POST', kind.create!.path, {}, value)} />
+          <CopyCurl small curl={curlOf('POST', kind.create!.path, { path: kind.params }, value)} />
           <span className="grow" />
           <Button kind="quiet" label={en.common.cancel} onClick={onClose} />
           <Button kind="primary" type="submit" form="create" label={en.common.create} busy={busy} />
@@ -276,7 +286,7 @@ function Create<T extends Value>({ kind, onClose, onMade }: { kind: Kind<T>; onC
   );
 }
 
-function Edit<T extends Value>({ kind, row, params, onClose }: { kind: Kind<T>; row: T; params: Params; onClose: () => void }) {
+export function Edit<T extends Value>({ kind, row, params, onClose }: { kind: Kind<T>; row: T; params: Params; onClose: () => void }) {
   const doc = useDocument();
   const method = kind.update!.method;
   const schema = doc.data ? bodyOf(doc.data, kind.one!.path, method) : undefined;

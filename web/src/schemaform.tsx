@@ -2,7 +2,7 @@ import { useId, useState } from 'react';
 import { idle, resolve, typeOf, type JsonSchema, type OpenApi } from './document';
 import { Icon } from './icons';
 import { en } from './strings/en';
-import { Field, IconButton, Select, fieldError, sentence } from './ui';
+import { Button, Field, IconButton, Select, fieldError, sentence } from './ui';
 
 const s = en.form;
 
@@ -86,7 +86,7 @@ export function SchemaField({ doc, schema, name, path, required, current, set, e
   const label = schema.title ?? sentence(name);
   const help = <>{schema.description}</>;
   const wrong = fieldError(error, path);
-  const options = schema['x-ref'] ? refs?.[schema['x-ref']] : undefined;
+  const options = refs?.[schema['x-ref'] ?? name];
   const common = { label, help, error: wrong, optional: !required };
   if (schema.enum) {
     const values = schema.enum.filter((v) => v !== null).map(String);
@@ -117,13 +117,14 @@ export function SchemaField({ doc, schema, name, path, required, current, set, e
     case 'string':
       if (options) return <Field {...common}>{(p) => <Select {...p} value={(current as string) ?? ''} onChange={(v) => set(v || undefined)} options={[['', s.notSet], ...options.map((o) => [o.value, o.label] as const)]} />}</Field>;
       if (long.test(name) || (schema.maxLength ?? 0) > 2000) return <Field {...common}>{(p) => <textarea {...p} className={`in ${/system|developer|prompt/.test(name) ? 'mono' : ''}`} rows={/system|content/.test(name) ? 8 : 3} value={(current as string) ?? ''} onChange={(e) => set(e.target.value || undefined)} />}</Field>;
-      return <Field {...common}>{(p) => <input {...p} className="in" type={schema.format === 'email' ? 'email' : schema.format === 'uri' ? 'url' : 'text'} required={required} maxLength={schema.maxLength} value={(current as string) ?? ''} placeholder={schema.default !== undefined ? String(schema.default) : ''} onChange={(e) => set(e.target.value || undefined)} autoComplete="off" />}</Field>;
+      return <Field {...common}>{(p) => <input {...p} className="in" type={schema.format === 'password' ? 'password' : schema.format === 'email' ? 'email' : schema.format === 'uri' ? 'url' : 'text'} required={required} maxLength={schema.maxLength} value={(current as string) ?? ''} placeholder={schema.default !== undefined ? String(schema.default) : ''} onChange={(e) => set(e.target.value || undefined)} autoComplete={schema.format === 'password' ? 'new-password' : 'off'} />}</Field>;
     case 'array':
       if (typeOf(resolve(doc, schema.items)) === 'string') {
         const item = resolve(doc, schema.items);
         const known = options ?? item.enum?.map((v) => ({ value: String(v), label: String(v) })) ?? (item['x-ref'] ? refs?.[item['x-ref']] : undefined);
         return <Field {...common}>{(p) => <Chips id={p.id} label={label} value={Array.isArray(current) ? (current as string[]) : []} onChange={(v) => set(v)} options={known} />}</Field>;
       }
+      if (resolve(doc, schema.items).properties && depth < 3) return <Items doc={doc} schema={resolve(doc, schema.items)} path={path} label={label} help={schema.description} required={required} current={current} set={set} error={error} refs={refs} depth={depth} />;
       return <JsonField {...common} value={current} set={set} />;
     case 'object':
       if (schema.properties && depth < 3) {
@@ -141,6 +142,32 @@ export function SchemaField({ doc, schema, name, path, required, current, set, e
       }
   }
   return <JsonField {...common} value={current} set={set} />;
+}
+
+/** Several objects, each with its fields. */
+function Items({ doc, schema, path, label, help, required, current, set, error, refs, depth = 0 }: Omit<FieldProps, 'name'> & { label: string; help?: string }) {
+  const rows = Array.isArray(current) ? (current as Value[]) : [];
+  const change = (next: Value[]) => set(next.length === 0 && !required ? undefined : next);
+  return (
+    <fieldset className="fl items">
+      <legend>
+        {label} {!required && <span className="t3">{en.common.optional}</span>}
+      </legend>
+      {help && <span className="h">{help}</span>}
+      {rows.map((row, i) => (
+        <fieldset key={i} className="card pad">
+          <div className="row">
+            <legend className="b grow">{s.item(label, i + 1)}</legend>
+            <IconButton small icon="x" label={s.remove(s.item(label, i + 1))} onClick={() => change(rows.filter((_, j) => j !== i))} />
+          </div>
+          <SchemaFields doc={doc} schema={schema} value={row ?? {}} onChange={(v) => change(rows.map((r, j) => (j === i ? v : r)))} error={error} refs={refs} path={`${path}[${i}]`} depth={depth + 1} />
+        </fieldset>
+      ))}
+      <div>
+        <Button small icon="plus" label={s.addItem(label)} onClick={() => change([...rows, {}])} />
+      </div>
+    </fieldset>
+  );
 }
 
 /** Several texts as chips, out of a list if there is one. */

@@ -23,10 +23,12 @@ const Overview = lazy(() => import('./pages/overview'));
 const Settings = lazy(() => import('./pages/settings'));
 const Library = lazy(() => import('./pages/library'));
 const Teams = lazy(() => import('./pages/teams'));
+const Missions = lazy(() => import('./pages/missions'));
+const Initiatives = lazy(() => import('./pages/initiatives'));
 const Governance = lazy(() => import('./pages/governance'));
 const Reference = lazy(() => import('./pages/reference'));
 const SettingsNav = lazy(() => import('./settingsnav'));
-const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Governance, Reference };
+const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Missions, Initiatives, Governance, Reference };
 
 const s = en.shell;
 
@@ -109,7 +111,8 @@ function SignedIn({ me }: { me: Me }) {
   );
   useCommands(commands);
   const closePalette = useCallback(() => setPalette(false), []);
-  const current = path.split('/')[1] ?? '';
+  const first = path.split('/')[1] ?? '';
+  const current = first === 'missions' || first === 'initiatives' ? 'teams' : first;
   const badge = (id: string) =>
     id === 'inbox' && counts.inbox > 0 ? (
       <b className="c hot">{counts.inbox > 99 ? '99+' : counts.inbox}</b>
@@ -182,7 +185,7 @@ function SignedIn({ me }: { me: Me }) {
           </div>
         </nav>
         <main className="main" id="main" tabIndex={-1}>
-          <Boundary key={current}>
+          <Boundary key={first}>
             <Suspense fallback={<Loading />}>
               <Pages />
             </Suspense>
@@ -231,6 +234,8 @@ function Pages() {
       <Route path="/inbox/:id?">{(p) => <pages.Inbox id={p.id} />}</Route>
       <Route path="/teams/:id?">{(p) => <pages.Teams id={p.id} />}</Route>
       <Route path="/teams/:id/runs/:run">{(p) => <pages.Teams id={p.id} run={p.run} />}</Route>
+      <Route path="/missions/:id?">{(p) => <pages.Missions key={p.id} id={p.id} />}</Route>
+      <Route path="/initiatives/:id?">{(p) => <pages.Initiatives key={p.id} id={p.id} />}</Route>
       <Route path="/library/:section?/:id?">{(p) => <pages.Library section={p.section ?? 'knowledge'} id={decoded(p.id)} />}</Route>
       <Route path="/governance/:section?/:id?">{(p) => <pages.Governance section={p.section ?? 'rules'} id={decoded(p.id)} />}</Route>
       <Route path="/settings/:section?/:id?/:sub?">{(p) => <pages.Settings key={p.section} section={p.section ?? 'general'} id={decoded(p.id)} sub={p.sub} />}</Route>

@@ -31,7 +31,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // places are the first parts of the console's addresses. What is below them is up to the
 // console; every other path of the server is what it was without it.
-var places = [...]string{"overview", "inbox", "chat", "runs", "agents", "teams", "library", "governance", "settings", "reference"}
+var places = [...]string{"overview", "inbox", "chat", "runs", "agents", "teams", "missions",
+	"initiatives", "library", "governance", "marketplace", "settings", "reference"}
 
 // medias are the media types of the built files.
 var medias = map[string]string{

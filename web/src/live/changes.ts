@@ -35,6 +35,25 @@ export function useFollow(runId: string, enabled: boolean): void {
   }, [runId, enabled]);
 }
 
+/** Asks again for one thing whenever its own stream tells of something, while a component shows it. */
+export function useReloadOn(path: string, params: Record<string, string>, enabled: boolean): void {
+  const visible = useVisible();
+  const id = Object.values(params)[0] ?? '';
+  useEffect(() => {
+    if (!enabled || !visible || !id) return;
+    const stop = new AbortController();
+    void (async () => {
+      try {
+        for await (const e of api.stream(path as '/api/v1/changes/stream', { params: { path: params }, signal: stop.signal, retries: 100 })) if (e.id) reloadOf(id);
+      } catch (e) {
+        noticeError(e);
+      }
+    })();
+    return () => stop.abort();
+    // eslint-disable-next-line
+  }, [path, id, enabled, visible]);
+}
+
 let lastId = '';
 
 function connect(): () => void {

@@ -8,6 +8,7 @@ import { ResourcePage, type Kind } from '../resource';
 import type { Refs, Value } from '../schemaform';
 import { en } from '../strings/en';
 import { Text } from '../turn';
+import { WorkTabs } from '../worktabs';
 import { Block, Button, Empty, Failure, Field, FormError, Head, Loading, Status, Time, sentence, useAction } from '../ui';
 
 const s = en.teams;
@@ -28,6 +29,7 @@ export default function Teams({ id, run }: { id?: string; run?: string }) {
     nameOf: (r) => text(r.name),
     create: { path: '/api/v1/teams', role: 'developer', label: s.new, start: { topology: 'supervisor' } },
     refs,
+    before: <WorkTabs active="teams" />,
     columns: [
       { label: s.name, cell: (r) => text(r.name) },
       { label: s.topology, cell: (r) => sentence(text(r.topology)) },

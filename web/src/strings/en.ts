@@ -1,5 +1,5 @@
 /** Every text of the console, in one place for translation. */
-const times = (n: number, one: string, many: string) => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
+export const times = (n: number, one: string, many: string) => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
 
 export const en = {
   common: {
@@ -120,6 +120,8 @@ export const en = {
     add: 'Type and press Enter',
     addTo: (label: string) => `Add to ${label}`,
     remove: (what: string) => `Remove ${what}`,
+    item: (label: string, n: number) => `${label} ${n}`,
+    addItem: (label: string) => `Add to ${label.toLowerCase()}`,
   },
   templates: {
     echo: { title: 'Echo', text: 'Repeats what you say. It needs no key and no network.' },
@@ -618,6 +620,11 @@ export const en = {
     webhooks: 'Webhooks',
     sensors: 'Sensors',
     schedules: 'Schedules',
+    integrations: 'Integrations',
+    machines: 'Machines',
+    visitors: 'Visitors',
+    operator: 'Operator',
+    service: 'The service',
     mcp: 'MCP servers',
     models: 'Models and keys',
     notifications: 'Notification targets',

@@ -1,0 +1,179 @@
+// The areas beside runs and chats: missions, initiatives, integrations, machines, visitors, the
+// operator's settings.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { api, broken, inspect, key, launch, picture, signedIn, url } from './harness.mjs';
+
+let browser;
+let context;
+let page;
+let worker;
+
+before(async () => {
+  browser = await launch();
+  worker = await api('POST', '/api/v1/agents', { name: 'Worker', visibility: 'public', description: 'Does what is planned.' });
+  ({ context, page } = await signedIn(browser));
+});
+after(async () => {
+  await context?.close();
+  await browser?.close();
+});
+
+/** A mission whose plan waits for a person. */
+async function planned() {
+  const session = await api('POST', '/api/v1/sessions', { agent_id: worker.agent_id });
+  return api('POST', '/api/v1/missions', {
+    session_id: session.session_id,
+    goal: 'A garden',
+    plan: {
+      requires_authorization: true,
+      objectives: [{ title: 'Dig', priority: 'high' }, { title: 'Sow', depends_on_indices: [0] }, { title: 'Fence' }, { title: 'Water', depends_on_indices: [1, 2], budget: { max_cost_usd: 2 } }],
+    },
+  });
+}
+
+test('a mission is looked at, authorised, and followed to its end', async () => {
+  const made = await planned();
+  await page.goto(`${url}/missions`);
+  await page.click('td a:has-text("A garden")');
+  await page.waitForSelector('.note:has-text("The plan waits for you")');
+  assert.equal(await page.locator('svg.plan g').count(), 4);
+  assert.equal(await page.locator('svg.plan path').count(), 3);
+  await page.click('tr:has-text("Water") .lnk');
+  await page.waitForSelector('section.card:has-text("Water")');
+  await page.click('section.card button:has-text("Change")');
+  await page.fill('dialog textarea >> nth=0', 'Twice a day');
+  await page.click('dialog button[type=submit]');
+  await page.waitForSelector('section.card:has-text("Twice a day")');
+  await page.click('button:has-text("Authorise the plan")');
+  await page.waitForSelector('.ph .st:has-text("Completed"), .ph .st:has-text("Failed")', { timeout: 30_000 }); // by its stream
+  await page.click('nav.tabs a:has-text("Report")');
+  await page.waitForSelector('h2:has-text("Phases")');
+  assert.equal((await api('GET', `/api/v1/missions/${made.mission_id}/objectives`)).items.find((o) => o.title === 'Water').description, 'Twice a day');
+});
+
+test('a mission is started from a form, and aborted', async () => {
+  await page.goto(`${url}/missions`);
+  await page.click('.ph button:has-text("Start a mission")');
+  await page.fill('dialog textarea >> nth=0', 'A shed');
+  await page.click('dialog summary:has-text("Plan")');
+  await page.click('dialog button:has-text("Add to objectives")');
+  await page.fill('dialog .items .card input.in >> nth=0', 'Saw the planks');
+  await page.click('dialog .check:has-text("Requires authorization") >> nth=0');
+  await page.click('dialog footer button[type=submit]');
+  await page.waitForSelector('h1:has-text("A shed")');
+  await page.waitForSelector('.lnk:has-text("Saw the planks")');
+  const abort = page.locator('.ph button:has-text("Abort")');
+  if (await abort.count()) {
+    await abort.click();
+    await page.fill('dialog input', 'no wood');
+    await page.click('dialog footer button:has-text("Abort")');
+  }
+  await page.waitForSelector('.ph .st:has-text("Aborted"), .ph .st:has-text("Completed"), .ph .st:has-text("Failed")');
+});
+
+test('an initiative is made, paused and resumed', async () => {
+  await page.goto(`${url}/initiatives`);
+  await page.click('.ph button:has-text("New initiative")');
+  await page.fill('dialog input.in >> nth=0', 'Newsletter');
+  await page.getByLabel('Mission').fill('A weekly letter that people read');
+  await page.click('dialog button:has-text("Add to strategic goals")');
+  await page.getByRole('group', { name: 'Strategic goals 1' }).getByLabel('Title').fill('Weekly issues');
+  await page.click('dialog footer button[type=submit]');
+  await page.waitForSelector('h1:has-text("Newsletter")');
+  await page.click('button:has-text("Pause")');
+  await page.waitForSelector('.ph .st:has-text("Paused")');
+  await page.click('button:has-text("Resume")');
+  await page.waitForSelector('.ph .st:has-text("Active")');
+});
+
+test('a service is connected, tested, switched off and disconnected', async () => {
+  await page.goto(`${url}/settings/integrations`);
+  await page.click('.ph button:has-text("Connect a service")');
+  await page.click('dialog .tpl button:has-text("GitHub")');
+  await page.waitForSelector('dialog button:has-text("Authorise at GitHub")');
+  await page.fill('dialog input[type=password]', 'ghp_secret');
+  await picture(page, 'settings-integrations-connect');
+  await page.click('dialog footer button[type=submit]');
+  await page.click('td a:has-text("GitHub")');
+  await page.waitForSelector('aside .mono.b:has-text("github_get_user")');
+  assert.ok(!(await page.textContent('aside')).includes('ghp_secret'));
+  await page.click('aside button:has-text("Switch off")');
+  await page.waitForSelector('aside button:has-text("Switch on")');
+  await page.click('aside button:has-text("Disconnect")');
+  await page.click('dialog button:has-text("Disconnect")');
+  await page.waitForSelector('text=No service is connected');
+  assert.equal((await api('GET', '/api/v1/integrations')).total, 0);
+});
+
+test('a public agent has its script tag, and a machine is listed', async () => {
+  await page.goto(`${url}/settings/visitors`);
+  await page.waitForSelector(`pre:has-text("${worker.agent_id}")`);
+  await api('POST', '/api/v1/bridge/register', { agent_id: worker.agent_id, machine_id: 'build-7', hostname: 'build-7', working_directory: '/work', capabilities: ['read_file'], version: '1.0.0', os: 'linux' });
+  await page.goto(`${url}/settings/machines`);
+  await page.click('td a:has-text("build-7")');
+  await page.click('aside button:has-text("Disconnect")');
+  await page.click('dialog button:has-text("Disconnect")');
+  await page.waitForSelector('text=No machine is connected, aside', { state: 'detached' }).catch(() => undefined);
+});
+
+test('the operator changes a section, exports all and imports it', async () => {
+  await page.goto(`${url}/settings`);
+  await page.click('nav.side a:has-text("The service")');
+  await page.waitForSelector('h2:has-text("Limits of runs")');
+  const field = page.getByLabel('Max steps');
+  await field.fill('400');
+  await page.click('section button:has-text("Save")');
+  await page.waitForSelector('text=It holds on every node');
+  assert.equal((await api('GET', '/api/v1/admin/config/runtime')).runtime.max_steps, 400);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.click('.ph button:has-text("Export")')]);
+  const saved = await file.path();
+  await page.getByLabel('Max steps').fill('');
+  await page.click('section button:has-text("Save")');
+  await page.waitForFunction(async () => true);
+  for (let i = 0; i < 50 && (await api('GET', '/api/v1/admin/config/runtime')).runtime.max_steps !== null; i++) await page.waitForTimeout(100);
+  assert.equal((await api('GET', '/api/v1/admin/config/runtime')).runtime.max_steps, null);
+  await page.click('.ph button:has-text("Import")');
+  await page.setInputFiles('dialog input[type=file]', saved);
+  await page.click('dialog button:has-text("Try it first")');
+  await page.waitForSelector('dialog [role=status]:has-text("runtime")');
+  await page.click('dialog button[type=submit]');
+  await page.waitForSelector('dialog', { state: 'detached' });
+  assert.equal((await api('GET', '/api/v1/admin/config/runtime')).runtime.max_steps, 400);
+});
+
+test('who does not operate the service is not shown its settings', async () => {
+  const made = await api('POST', '/api/v1/tenants/me/keys', { name: 'low', scopes: ['agents:read', 'runs:read'] });
+  const other = await signedIn(browser, made.raw_key);
+  await other.page.goto(`${url}/settings`);
+  await other.page.waitForSelector('nav.side a:has-text("Keys")');
+  assert.equal(await other.page.locator('nav.side a:has-text("The service")').count(), 0);
+  await other.page.goto(`${url}/settings/operator`);
+  await other.page.waitForSelector('text=Your role does not allow this');
+  await other.context.close();
+});
+
+test('these pages are free of serious findings of axe, in both themes', async () => {
+  const mission = await planned();
+  const initiative = (await api('GET', '/api/v1/initiatives')).items[0].initiative_id;
+  const paths = ['missions', `missions/${mission.mission_id}`, 'initiatives', `initiatives/${initiative}`, 'settings/integrations', 'settings/machines', 'settings/visitors', 'settings/visitors?tab=reports', 'settings/operator', 'settings/operator/plans', 'settings/operator/feature-flags', 'settings/operator/rate-limits'];
+  assert.deepEqual(await inspect(page, paths), []);
+});
+
+test('they fit a phone', async () => {
+  const phone = await signedIn(browser, key, { viewport: { width: 390, height: 844 }, hasTouch: true });
+  const mission = await planned();
+  for (const path of [`missions/${mission.mission_id}`, 'initiatives', 'settings/operator', 'settings/integrations']) {
+    await phone.page.goto(`${url}/${path}`);
+    await phone.page.waitForSelector('h1');
+    await phone.page.waitForTimeout(400);
+    await picture(phone.page, `${path}-390`);
+    const wide = await phone.page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 390, `${path} is ${wide} wide`);
+  }
+  await phone.context.close();
+});
+
+test('no script failed, and nothing was asked of another server', () => {
+  assert.deepEqual(broken, []);
+});

@@ -1,0 +1,125 @@
+import { useMemo, useState } from 'react';
+import { curlOf, may, send, useGet, useList, useMe, type Schema } from '../../api';
+import { toast } from '../../bus';
+import { shortId } from '../../format';
+import { Icon } from '../../icons';
+import { Facts } from '../../resource';
+import { type Value } from '../../schemaform';
+import { en } from '../../strings/en';
+import { Block, Button, Empty, Failure, Field, FormError, Head, Loading, Time, copy, useAction } from '../../ui';
+
+const s = en.settings;
+const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
+export function General() {
+  const me = useMe();
+  const company = useGet<Value>('/api/v1/tenants/me');
+  const writes = may(me.data, 'admin', 'tenants:write');
+  const [name, setName] = useState<string>();
+  const [busy, error, run] = useAction(async () => {
+    await send('patch', '/api/v1/tenants/me', {}, { name });
+    toast(en.resource.saved);
+    setName(undefined);
+  });
+  return (
+    <>
+      <Head title={s.general} curl={curlOf('GET', '/api/v1/tenants/me')} />
+      <section className="sec" style={{ borderTop: 0, maxWidth: 720 }}>
+        <Block q={company}>
+          {(c) => (
+            <>
+              <form
+                onSubmit={(e) => {
+                  e.preventDefault();
+                  void run();
+                }}
+              >
+                <Field label={s.companyName}>{(p) => <input {...p} className="in" disabled={!writes} maxLength={200} value={name ?? text(c.name)} onChange={(e) => setName(e.target.value)} />}</Field>
+                {writes && <Button type="submit" kind="primary" label={en.common.save} busy={busy} disabled={name === undefined || name === c.name} />}
+                <FormError error={error} />
+              </form>
+              <Facts value={c} skip={['name']} />
+            </>
+          )}
+        </Block>
+      </section>
+    </>
+  );
+}
+
+export function Audit() {
+  const [action, setAction] = useState('');
+  const list = useList<Schema<'AuditEntry'>>('/api/v1/admin/audit', { query: { action: action || undefined } }, { limit: 100, every: 15_000 });
+  const users = useList<{ id: string; name?: string; email?: string }>('/api/v1/users', {}, { limit: 100 });
+  const names = useMemo(() => new Map(users.rows.map((u) => [u.id, u.name || u.email || shortId(u.id)])), [users.rows]);
+  const [chosen, setChosen] = useState('');
+  const sel = list.rows.find((e) => e.entry_id === chosen);
+  return (
+    <>
+      <Head title={s.audit} curl={curlOf('GET', '/api/v1/admin/audit', { query: { limit: 100, action: action || undefined } })} />
+      <div className="tb">
+        <span className="find-in">
+          <Icon name="filter" small />
+          <input type="search" value={action} placeholder={s.auditAction} aria-label={s.auditAction} onChange={(e) => setAction(e.target.value)} />
+        </span>
+      </div>
+      {list.error && list.rows.length === 0 ? (
+        <Failure error={list.error} retry={() => void list.refetch()} />
+      ) : list.isLoading ? (
+        <Loading />
+      ) : list.rows.length === 0 ? (
+        <Empty icon="hist" title={s.noAudit} text={s.noAuditText} />
+      ) : (
+        <div className={sel ? 'spl' : ''}>
+          <div>
+            <div className="tblw">
+              <table className="tbl compact">
+                <thead>
+                  <tr>
+                    <th>{s.what}</th>
+                    <th>{s.who}</th>
+                    <th>{s.target}</th>
+                    <th>{s.address}</th>
+                    <th className="r">{s.at}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {list.rows.map((e) => (
+                    <tr key={e.entry_id} className="go" data-selected={e.entry_id === chosen || undefined} onClick={() => setChosen(e.entry_id)}>
+                      <td>
+                        <button type="button" className="lnk mono b" onClick={() => setChosen(e.entry_id)}>
+                          {e.action}
+                        </button>
+                      </td>
+                      <td className="t2">{names.get(e.actor_user_id ?? '') ?? shortId(e.actor_user_id)}</td>
+                      <td className="t2">
+                        {e.target_type} <span className="mono">{shortId(e.target_id)}</span>
+                      </td>
+                      <td className="mono t3">{e.ip_address}</td>
+                      <td className="r t2">
+                        <Time at={e.timestamp} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+            {list.hasNextPage && (
+              <div className="more">
+                <Button small kind="quiet" label={s.older} busy={list.isFetchingNextPage} onClick={() => void list.fetchNextPage()} />
+              </div>
+            )}
+          </div>
+          {sel && (
+            <aside aria-label={sel.action}>
+              <div className="row">
+                <h2 className="h2 mono grow">{sel.action}</h2>
+                <Button small kind="quiet" icon="copy" label={en.common.copy} onClick={() => void copy(JSON.stringify(sel, null, 2))} />
+              </div>
+              <Facts value={sel as unknown as Value} />
+            </aside>
+          )}
+        </div>
+      )}
+    </>
+  );
+}

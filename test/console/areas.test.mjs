@@ -153,10 +153,40 @@ test('who does not operate the service is not shown its settings', async () => {
   await other.context.close();
 });
 
+test('an agent is listed, found, called and rated', async () => {
+  const other = (await api('POST', '/api/v1/admin/tenants', { name: 'Elsewhere', slug: `elsewhere-${Date.now()}` })).raw_key;
+  await page.goto(`${url}/marketplace/mine`);
+  await page.click('.ph button:has-text("List an agent")');
+  await page.locator('dialog').getByLabel('Agent ID').selectOption({ label: 'Worker' });
+  await page.locator('dialog').getByLabel('Name').fill('Helper');
+  await page.locator('dialog').getByLabel('Category').selectOption('research');
+  await page.click('dialog footer button[type=submit]');
+  await page.click('td a:has-text("Helper")').catch(() => undefined);
+  await page.click('aside button:has-text("Publish")');
+  await page.waitForSelector('aside button:has-text("Withdraw")');
+  const theirs = other ? await signedIn(browser, other) : { page, context: null };
+  const p = theirs.page;
+  await p.goto(`${url}/marketplace?category=research`);
+  await p.click('a:has-text("Helper")');
+  await p.click('button:has-text("Subscribe")');
+  await p.waitForSelector('button:has-text("End the subscription")');
+  await p.click('button:has-text("Call it")');
+  await p.fill('dialog textarea', 'say: done for you');
+  await p.click('dialog button[type=submit]');
+  await p.waitForSelector('.md:has-text("done for you")');
+  await p.goBack();
+  await p.click('button:has-text("Rate it")');
+  await p.fill('dialog textarea', 'Quick');
+  await p.click('dialog button[type=submit]');
+  await p.waitForSelector('aside li:has-text("Quick")');
+  await theirs.context?.close();
+});
+
 test('these pages are free of serious findings of axe, in both themes', async () => {
   const mission = await planned();
   const initiative = (await api('GET', '/api/v1/initiatives')).items[0].initiative_id;
-  const paths = ['missions', `missions/${mission.mission_id}`, 'initiatives', `initiatives/${initiative}`, 'settings/integrations', 'settings/machines', 'settings/visitors', 'settings/visitors?tab=reports', 'settings/operator', 'settings/operator/plans', 'settings/operator/feature-flags', 'settings/operator/rate-limits'];
+  const listing = (await api('GET', '/api/v1/marketplace/listings')).items[0].listing_id;
+  const paths = ['missions', `missions/${mission.mission_id}`, 'initiatives', `initiatives/${initiative}`, 'settings/integrations', 'settings/machines', 'settings/visitors', 'settings/visitors?tab=reports', 'settings/operator', 'settings/operator/plans', 'settings/operator/feature-flags', 'settings/operator/rate-limits', 'marketplace', 'marketplace/mine', 'marketplace/calls', 'marketplace/subscribed', `marketplace/browse/${listing}`];
   assert.deepEqual(await inspect(page, paths), []);
 });
 

@@ -156,10 +156,8 @@ function Items({ doc, schema, path, label, help, required, current, set, error, 
       {help && <span className="h">{help}</span>}
       {rows.map((row, i) => (
         <fieldset key={i} className="card pad">
-          <div className="row">
-            <legend className="b grow">{s.item(label, i + 1)}</legend>
-            <IconButton small icon="x" label={s.remove(s.item(label, i + 1))} onClick={() => change(rows.filter((_, j) => j !== i))} />
-          </div>
+          <legend className="b">{s.item(label, i + 1)}</legend>
+          <IconButton small icon="x" label={s.remove(s.item(label, i + 1))} onClick={() => change(rows.filter((_, j) => j !== i))} />
           <SchemaFields doc={doc} schema={schema} value={row ?? {}} onChange={(v) => change(rows.map((r, j) => (j === i ? v : r)))} error={error} refs={refs} path={`${path}[${i}]`} depth={depth + 1} />
         </fieldset>
       ))}

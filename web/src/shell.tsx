@@ -25,10 +25,11 @@ const Library = lazy(() => import('./pages/library'));
 const Teams = lazy(() => import('./pages/teams'));
 const Missions = lazy(() => import('./pages/missions'));
 const Initiatives = lazy(() => import('./pages/initiatives'));
+const Marketplace = lazy(() => import('./pages/marketplace'));
 const Governance = lazy(() => import('./pages/governance'));
 const Reference = lazy(() => import('./pages/reference'));
 const SettingsNav = lazy(() => import('./settingsnav'));
-const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Missions, Initiatives, Governance, Reference };
+const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Missions, Initiatives, Marketplace, Governance, Reference };
 
 const s = en.shell;
 
@@ -101,6 +102,7 @@ function SignedIn({ me }: { me: Me }) {
       { id: 'palette', title: s.search, keys: 'mod+k', everywhere: true, hidden: true, run: () => setPalette((p) => !p) },
       ...seen.map((p) => ({ id: `go.${p.id}`, title: s.goTo(p.label), keys: p.keys, icon: p.icon, group: s.goToGroup, run: () => go(p.to) })),
       { id: 'go.settings', title: s.goTo(s.settings), keys: 'g s', icon: 'settings' as const, group: s.goToGroup, run: () => go('/settings') },
+      ...(['missions', 'initiatives', 'marketplace'] as const).map((id) => ({ id: `go.${id}`, title: s.goTo(s[id]), icon: id === 'marketplace' ? ('export' as const) : ('teams' as const), group: s.goToGroup, run: () => go(`/${id}`) })),
       { id: 'go.reference', title: s.goTo(s.reference), icon: 'code' as const, group: s.goToGroup, run: () => go('/reference') },
       ...settingsPlaces.map(([id, label]) => ({ id: `go.settings.${id}`, title: s.goTo(`${s.settings}: ${label}`), icon: 'settings' as const, group: s.goToGroup, run: () => go(`/settings/${id}`) })),
       { id: 'theme', title: s.changeTheme, icon: 'sun' as const, group: s.doGroup, run: toggleTheme },
@@ -112,7 +114,7 @@ function SignedIn({ me }: { me: Me }) {
   useCommands(commands);
   const closePalette = useCallback(() => setPalette(false), []);
   const first = path.split('/')[1] ?? '';
-  const current = first === 'missions' || first === 'initiatives' ? 'teams' : first;
+  const current = first === 'missions' || first === 'initiatives' ? 'teams' : first === 'marketplace' ? 'agents' : first;
   const badge = (id: string) =>
     id === 'inbox' && counts.inbox > 0 ? (
       <b className="c hot">{counts.inbox > 99 ? '99+' : counts.inbox}</b>
@@ -236,6 +238,7 @@ function Pages() {
       <Route path="/teams/:id/runs/:run">{(p) => <pages.Teams id={p.id} run={p.run} />}</Route>
       <Route path="/missions/:id?">{(p) => <pages.Missions key={p.id} id={p.id} />}</Route>
       <Route path="/initiatives/:id?">{(p) => <pages.Initiatives key={p.id} id={p.id} />}</Route>
+      <Route path="/marketplace/:section?/:id?">{(p) => <pages.Marketplace section={p.section ?? 'browse'} id={p.id} />}</Route>
       <Route path="/library/:section?/:id?">{(p) => <pages.Library section={p.section ?? 'knowledge'} id={decoded(p.id)} />}</Route>
       <Route path="/governance/:section?/:id?">{(p) => <pages.Governance section={p.section ?? 'rules'} id={decoded(p.id)} />}</Route>
       <Route path="/settings/:section?/:id?/:sub?">{(p) => <pages.Settings key={p.section} section={p.section ?? 'general'} id={decoded(p.id)} sub={p.sub} />}</Route>

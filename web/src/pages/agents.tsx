@@ -50,7 +50,7 @@ export default function Agents() {
       <Head title={s.title} n={list.data ? `${list.rows.length}${list.hasNextPage ? '+' : ''}` : undefined} curl={list.rows.length > 0 ? curl : undefined}>
         {writes && <Button kind="primary" icon="plus" label={s.new} keys="n" onClick={() => setMaking(true)} />}
       </Head>
-      <Tabs active={view} tabs={[{ id: 'all', label: s.all, to: '/agents' }, { id: 'suspended', label: s.suspended, to: '/agents?view=suspended' }]} />
+      <Tabs active={view} tabs={[{ id: 'all', label: s.all, to: '/agents' }, { id: 'suspended', label: s.suspended, to: '/agents?view=suspended' }, { id: 'marketplace', label: s.marketplace, to: '/marketplace' }]} />
       {(list.rows.length > 0 || asked) && (
         <div className="tb">
           <span className="find-in">

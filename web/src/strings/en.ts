@@ -67,6 +67,9 @@ export const en = {
     library: 'Library',
     governance: 'Governance',
     reference: 'API reference',
+    missions: 'Missions',
+    initiatives: 'Initiatives',
+    marketplace: 'Marketplace',
     more: 'More',
     home: 'home',
     skip: 'Skip to the content',
@@ -132,6 +135,7 @@ export const en = {
   },
   agents: {
     title: 'Agents',
+    marketplace: 'Marketplace',
     agent: 'Agent',
     all: 'All',
     suspended: 'Suspended',

@@ -130,7 +130,6 @@ test('the operator changes a section, exports all and imports it', async () => {
   const saved = await file.path();
   await page.getByLabel('Max steps').fill('');
   await page.click('section button:has-text("Save")');
-  await page.waitForFunction(async () => true);
   for (let i = 0; i < 50 && (await api('GET', '/api/v1/admin/config/runtime')).runtime.max_steps !== null; i++) await page.waitForTimeout(100);
   assert.equal((await api('GET', '/api/v1/admin/config/runtime')).runtime.max_steps, null);
   await page.click('.ph button:has-text("Import")');
@@ -164,12 +163,10 @@ test('an agent is listed, found, called and rated', async () => {
   await page.click('td a:has-text("Helper")').catch(() => undefined);
   await page.click('aside button:has-text("Publish")');
   await page.waitForSelector('aside button:has-text("Withdraw")');
-  const theirs = other ? await signedIn(browser, other) : { page, context: null };
+  const theirs = await signedIn(browser, other);
   const p = theirs.page;
   await p.goto(`${url}/marketplace?category=research`);
   await p.click('a:has-text("Helper")');
-  await p.click('button:has-text("Subscribe")');
-  await p.waitForSelector('button:has-text("End the subscription")');
   await p.click('button:has-text("Call it")');
   await p.fill('dialog textarea', 'say: done for you');
   await p.click('dialog button[type=submit]');
@@ -179,14 +176,52 @@ test('an agent is listed, found, called and rated', async () => {
   await p.fill('dialog textarea', 'Quick');
   await p.click('dialog button[type=submit]');
   await p.waitForSelector('aside li:has-text("Quick")');
-  await theirs.context?.close();
+  await theirs.context.close();
+});
+
+test('an agent is evaluated, its versions are compared, and one gets a part of the runs', async () => {
+  const clerk = await api('POST', '/api/v1/agents', { name: 'Clerk' });
+  await api('PUT', `/api/v1/agents/${clerk.agent_id}`, { ...clerk, name: 'Clerk', description: 'Second' }).catch(() => api('PATCH', `/api/v1/agents/${clerk.agent_id}`, { description: 'Second' }));
+  await page.goto(`${url}/agents/${clerk.agent_id}/evaluations/datasets`);
+  await page.click('button:has-text("New dataset") >> nth=0');
+  await page.locator('dialog').getByLabel('Name').fill('Echoes');
+  for (const [i, word] of ['one', 'two'].entries()) {
+    await page.click('dialog button:has-text("Add to cases")');
+    const one = page.getByRole('group', { name: `Cases ${i + 1}` });
+    await one.getByLabel('Input').fill(`"say: ${word}"`);
+    await one.getByLabel('Expected output').fill(i === 0 ? '"one"' : '"three"');
+  }
+  await page.click('dialog footer button[type=submit]');
+  await page.waitForSelector('aside li:has-text("say: one")');
+  await page.click('.seg button:has-text("Evaluations")');
+  await page.click('button:has-text("Run an evaluation") >> nth=0');
+  await page.click('dialog footer button[type=submit]');
+  await page.waitForSelector('.big:has-text("50.0 %")', { timeout: 30_000 });
+  await page.waitForSelector('tr:has-text("say: two") .st.failed');
+  await page.getByLabel('Not passed only').check();
+  await page.waitForSelector('tr:has-text("say: one")', { state: 'detached' });
+  await page.goto(`${url}/agents/${clerk.agent_id}/evaluations/experiments`);
+  await page.click('button:has-text("Compare versions") >> nth=0');
+  await page.locator('dialog').getByLabel('Name').first().fill('One or two');
+  await page.click('dialog footer button[type=submit]');
+  await page.waitForFunction(() => document.querySelectorAll('main .meter').length === 2, undefined, { timeout: 30_000 });
+  await page.goto(`${url}/agents/${clerk.agent_id}/evaluations/rollout`);
+  await page.click('button:has-text("Set the shares") >> nth=0');
+  await page.click('dialog footer button[type=submit]');
+  await page.waitForSelector('td:has-text("10 %")');
+  assert.deepEqual((await api('GET', `/api/v1/agents/${clerk.agent_id}/traffic`)).entries.map((e) => e.weight).sort(), [10, 90]);
+  await page.click('button:has-text("Give all runs the newest version")');
+  await page.click('dialog footer button:has-text("Give all runs")');
+  await page.waitForSelector('text=Every run uses the newest version');
 });
 
 test('these pages are free of serious findings of axe, in both themes', async () => {
   const mission = await planned();
   const initiative = (await api('GET', '/api/v1/initiatives')).items[0].initiative_id;
   const listing = (await api('GET', '/api/v1/marketplace/listings')).items[0].listing_id;
-  const paths = ['missions', `missions/${mission.mission_id}`, 'initiatives', `initiatives/${initiative}`, 'settings/integrations', 'settings/machines', 'settings/visitors', 'settings/visitors?tab=reports', 'settings/operator', 'settings/operator/plans', 'settings/operator/feature-flags', 'settings/operator/rate-limits', 'marketplace', 'marketplace/mine', 'marketplace/calls', 'marketplace/subscribed', `marketplace/browse/${listing}`];
+  const clerk = (await api('GET', '/api/v1/agents?q=Clerk')).items[0].agent_id;
+  const tested = (await api('GET', `/api/v1/agents/${clerk}/evaluations`)).eval_runs;
+  const paths = [`agents/${clerk}/evaluations`, `agents/${clerk}/evaluations/evaluations/${tested[0].eval_run_id}`, `agents/${clerk}/evaluations/experiments`, `agents/${clerk}/evaluations/rollout`, 'missions', `missions/${mission.mission_id}`, 'initiatives', `initiatives/${initiative}`, 'settings/integrations', 'settings/machines', 'settings/visitors', 'settings/visitors?tab=reports', 'settings/operator', 'settings/operator/plans', 'settings/operator/feature-flags', 'settings/operator/rate-limits', 'marketplace', 'marketplace/mine', 'marketplace/calls', 'marketplace/subscribed', `marketplace/browse/${listing}`];
   assert.deepEqual(await inspect(page, paths), []);
 });
 

@@ -23,6 +23,8 @@ interface FormProps {
   only?: string[];
   path?: string;
   depth?: number;
+  /** It is a part that may be left out, and is so far: what it would need is not asked for. */
+  leftOut?: boolean;
 }
 
 /** Fields of an object, in the order of the document. What has no effect yet is left out; what
@@ -30,7 +32,7 @@ interface FormProps {
 export function SchemaFields(props: FormProps) {
   const { doc, schema, value, skip = [], only, path = '', depth = 0 } = props;
   const names = orderOf(schema).filter((n) => !skip.includes(n) && (!only || only.includes(n)));
-  const fields = names.map((name) => ({ name, s: resolve(doc, schema.properties![name]), required: schema.required?.includes(name) ?? false }));
+  const fields = names.map((name) => ({ name, s: resolve(doc, schema.properties![name]), required: (schema.required?.includes(name) ?? false) && !props.leftOut }));
   const shown = fields.filter((f) => !idle(f.s));
   const basic = shown.filter((f) => !f.s['x-advanced']);
   const advanced = shown.filter((f) => f.s['x-advanced']);
@@ -86,7 +88,7 @@ export function SchemaField({ doc, schema, name, path, required, current, set, e
   const label = schema.title ?? sentence(name);
   const help = <>{schema.description}</>;
   const wrong = fieldError(error, path);
-  const options = refs?.[schema['x-ref'] ?? name];
+  const options = (schema['x-ref'] && refs?.[schema['x-ref']]) || refs?.[name];
   const common = { label, help, error: wrong, optional: !required };
   if (schema.enum) {
     const values = schema.enum.filter((v) => v !== null).map(String);
@@ -135,7 +137,7 @@ export function SchemaField({ doc, schema, name, path, required, current, set, e
             {schema.description && <p className="t2 fs12" style={{ marginBottom: 10 }}>{schema.description}</p>}
             <fieldset>
               <legend className="vh">{label}</legend>
-              <SchemaFields doc={doc} schema={schema} value={given} onChange={(v) => set(Object.keys(v).length === 0 ? undefined : v)} error={error} refs={refs} path={path} depth={depth + 1} />
+              <SchemaFields doc={doc} schema={schema} value={given} onChange={(v) => set(Object.keys(v).length === 0 && !required ? undefined : v)} error={error} refs={refs} path={path} depth={depth + 1} leftOut={!required && Object.keys(given).length === 0} />
             </fieldset>
           </details>
         );

@@ -225,6 +225,7 @@ function Pages() {
         <pages.Agents />
       </Route>
       <Route path="/agents/:id/:tab?">{(p) => <pages.Agent key={p.id} id={p.id} tab={p.tab ?? 'configuration'} />}</Route>
+      <Route path="/agents/:id/:tab/:sub/:one?">{(p) => <pages.Agent key={p.id} id={p.id} tab={p.tab} sub={p.sub} one={p.one} />}</Route>
       <Route path="/chat/:id?">{(p) => <pages.Chat id={p.id} />}</Route>
       <Route path="/runs">
         <pages.Runs />

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from 'react';
+import { lazy, useEffect, useMemo, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { ApiError, curlOf, may, rowsOf, send, useGet, useList, useMe, type Schema } from '../api';
 import { toast } from '../bus';
@@ -12,10 +12,11 @@ import { en } from '../strings/en';
 import { Parts, Waiting } from '../turn';
 import { Block, Button, Confirm, Dialog, Failure, FormError, Head, Loading, Menu, More, Status, Tabs, Time, sentence, useAction, type MenuItem } from '../ui';
 
+const Evaluations = lazy(() => import('./evaluations'));
 const s = en.agent;
 type Agent = Schema<'Agent'>;
 
-export default function AgentPage({ id, tab }: { id: string; tab: string }) {
+export default function AgentPage({ id, tab, sub, one }: { id: string; tab: string; sub?: string; one?: string }) {
   const path = { path: { agentId: id } };
   const agent = useGet<Agent>('/api/v1/agents/{agentId}', path);
   const me = useMe();
@@ -60,12 +61,14 @@ export default function AgentPage({ id, tab }: { id: string; tab: string }) {
         tabs={[
           { id: 'configuration', label: s.configuration, to: at('configuration') },
           { id: 'versions', label: s.versions, to: at('versions'), n: a.version },
+          { id: 'evaluations', label: s.evaluations, to: at('evaluations') },
           { id: 'runs', label: s.runs, to: at('runs') },
           { id: 'memory', label: s.memory, to: at('memory') },
         ]}
       />
       {tab === 'configuration' && <Editor key={a.version} agent={a} writes={writes} />}
       {tab === 'versions' && <Versions agent={a} writes={writes} />}
+      {tab === 'evaluations' && <Evaluations agent={a} section={sub ?? 'evaluations'} id={one} />}
       {tab === 'runs' && <RunTable filters={{ agent_id: id }} />}
       {tab === 'memory' && <Memory id={id} />}
       {asking === 'delete' && (

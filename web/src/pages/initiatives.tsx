@@ -26,7 +26,7 @@ export default function Initiatives({ id }: { id?: string }) {
     idOf: (r) => text(r.initiative_id),
     nameOf: (r) => text(r.name),
     before: <WorkTabs active="initiatives" />,
-    create: { path: '/api/v1/initiatives', role: 'developer', label: s.new },
+    create: { path: '/api/v1/initiatives', role: 'developer', label: s.new, start: { budget: { total_usd: 10, daily_limit_usd: 5, alert_threshold_pct: 80 } } },
     one: { path: '/api/v1/initiatives/{initiativeId}', param: 'initiativeId' },
     update: { method: 'patch', role: 'developer' },
     refs: w.refs,

@@ -144,7 +144,7 @@ function OneListing({ id }: { id: string }) {
     <>
       <Head crumbs={[{ label: s.title, to: base }]} title={l.name} after={<span className="tag">{sentence(l.category)}</span>} curl={curlOf('POST', '/api/v1/marketplace/listings/{listingId}/invoke', path, { input: { message: 'Hello' } })}>
         {acts && <Button kind="quiet" label={s.favourite} onClick={() => act(send('put', '/api/v1/marketplace/listings/{listingId}/favourite', path, {}), s.kept)} />}
-        {acts && (subscribed ? <Button label={s.unsubscribe} onClick={() => act(send('delete', '/api/v1/marketplace/listings/{listingId}/subscribe', path), en.common.done)} /> : <Button icon="plus" label={s.subscribe} onClick={() => act(send('post', '/api/v1/marketplace/listings/{listingId}/subscribe', path, {}), s.subscribed)} />)}
+        {acts && (subscribed || (l.pricing as { model?: string }).model === 'subscription') && (subscribed ? <Button label={s.unsubscribe} onClick={() => act(send('delete', '/api/v1/marketplace/listings/{listingId}/subscribe', path), en.common.done)} /> : <Button icon="plus" label={s.subscribe} onClick={() => act(send('post', '/api/v1/marketplace/listings/{listingId}/subscribe', path, {}), s.subscribed)} />)}
         {acts && <Button kind="primary" icon="play" label={s.invoke} onClick={() => setAsking('invoke')} />}
       </Head>
       <div className="facts">

@@ -172,6 +172,7 @@ export const en = {
     filter: 'Filter by name',
   },
   agent: {
+    evaluations: 'Evaluations',
     chat: 'Chat',
     itsRuns: 'Runs of this agent',
     more: 'More',

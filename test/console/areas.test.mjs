@@ -46,7 +46,7 @@ test('a mission is looked at, authorised, and followed to its end', async () => 
   await page.click('dialog button[type=submit]');
   await page.waitForSelector('section.card:has-text("Twice a day")');
   await page.click('button:has-text("Authorise the plan")');
-  await page.waitForSelector('.ph .st:has-text("Completed"), .ph .st:has-text("Failed")', { timeout: 30_000 }); // by its stream
+  await page.waitForSelector('.ph .st:has-text("Completed"), .ph .st:has-text("Failed")', { timeout: 60_000 }); // by its stream
   await page.click('nav.tabs a:has-text("Report")');
   await page.waitForSelector('h2:has-text("Phases")');
   assert.equal((await api('GET', `/api/v1/missions/${made.mission_id}/objectives`)).items.find((o) => o.title === 'Water').description, 'Twice a day');
@@ -196,7 +196,7 @@ test('an agent is evaluated, its versions are compared, and one gets a part of t
   await page.click('.seg button:has-text("Evaluations")');
   await page.click('button:has-text("Run an evaluation") >> nth=0');
   await page.click('dialog footer button[type=submit]');
-  await page.waitForSelector('.big:has-text("50.0 %")', { timeout: 30_000 });
+  await page.waitForSelector('.big:has-text("50.0 %")', { timeout: 60_000 });
   await page.waitForSelector('tr:has-text("say: two") .st.failed');
   await page.getByLabel('Not passed only').check();
   await page.waitForSelector('tr:has-text("say: one")', { state: 'detached' });
@@ -204,7 +204,7 @@ test('an agent is evaluated, its versions are compared, and one gets a part of t
   await page.click('button:has-text("Compare versions") >> nth=0');
   await page.locator('dialog').getByLabel('Name').first().fill('One or two');
   await page.click('dialog footer button[type=submit]');
-  await page.waitForFunction(() => document.querySelectorAll('main .meter').length === 2, undefined, { timeout: 30_000 });
+  await page.waitForFunction(() => document.querySelectorAll('main .meter').length === 2, undefined, { timeout: 60_000 });
   await page.goto(`${url}/agents/${clerk.agent_id}/evaluations/rollout`);
   await page.click('button:has-text("Set the shares") >> nth=0');
   await page.click('dialog footer button[type=submit]');

@@ -42,7 +42,7 @@ export async function signedIn(browser, as = key, options = {}) {
 }
 
 function watch(page, origin) {
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   page.on('pageerror', (e) => broken.push(e.stack ?? e.message));
   page.on('console', (m) => m.type() === 'error' && /Content Security Policy|Refused/.test(m.text()) && broken.push(m.text()));
   page.on('request', (r) => new URL(r.url()).origin !== origin && !r.url().startsWith('data:') && !r.url().startsWith('blob:') && broken.push(`asked for ${r.url()}`));

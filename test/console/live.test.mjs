@@ -42,7 +42,7 @@ test('a run that is started elsewhere appears, and nothing is asked for meanwhil
   await page.waitForTimeout(7000); // longer than pages waited before they asked again
   assert.deepEqual(asked, []);
   await start('say: seen at once');
-  await page.waitForSelector('tr:has-text("seen at once"):has-text("Completed")', { timeout: 3000 });
+  await page.waitForSelector('tr:has-text("seen at once"):has-text("Completed")', { timeout: 20_000 });
   await page.waitForTimeout(1000);
   assert.deepEqual(asked, [], 'the row came with the stream');
 });
@@ -53,14 +53,14 @@ test('badges, filtered lists and the inbox follow', async () => {
   await settled(page);
   asked.length = 0;
   const run = await start('call calculator {"expression": "3*4"}');
-  await page.waitForSelector('td:has-text("3*4")', { timeout: 3000 });
-  await page.waitForSelector('.nav .c.hot:has-text("1")', { timeout: 3000 });
+  await page.waitForSelector('td:has-text("3*4")', { timeout: 20_000 });
+  await page.waitForSelector('.nav .c.hot:has-text("1")', { timeout: 20_000 });
   await page.click('nav.side a:has-text("Inbox")');
   await page.waitForSelector('h2:has-text("Allow calculator with 3*4?")');
   const [approval] = (await api('GET', `/api/v1/runs/${run.run_id}`)).pending_approvals;
   await api('POST', `/api/v1/runs/${run.run_id}/approve`, { approval_id: approval.approval_id });
-  await page.waitForSelector('text=Nothing is waiting', { timeout: 5000 });
-  await page.waitForSelector('.nav .c.hot', { state: 'detached', timeout: 3000 });
+  await page.waitForSelector('text=Nothing is waiting', { timeout: 20_000 });
+  await page.waitForSelector('.nav .c.hot', { state: 'detached', timeout: 20_000 });
 });
 
 test('the run that is open shows its steps as they happen, and its end', async () => {
@@ -73,9 +73,9 @@ test('the run that is open shows its steps as they happen, and its end', async (
   assert.deepEqual(asked, []);
   const [approval] = (await api('GET', `/api/v1/runs/${run.run_id}`)).pending_approvals;
   await api('POST', `/api/v1/runs/${run.run_id}/approve`, { approval_id: approval.approval_id });
-  await page.waitForSelector('.st:has-text("Completed")', { timeout: 5000 });
-  await page.waitForSelector('.wfr:has-text("calculator")', { timeout: 5000 });
-  await page.waitForFunction(() => document.querySelectorAll('.wfr:not(.hd)').length >= 3, undefined, { timeout: 5000 });
+  await page.waitForSelector('.st:has-text("Completed")', { timeout: 20_000 });
+  await page.waitForSelector('.wfr:has-text("calculator")', { timeout: 20_000 });
+  await page.waitForFunction(() => document.querySelectorAll('.wfr:not(.hd)').length >= 3, undefined, { timeout: 20_000 });
 });
 
 test('a conversation that goes on elsewhere goes on here', async () => {
@@ -88,7 +88,7 @@ test('a conversation that goes on elsewhere goes on here', async () => {
   await page.waitForTimeout(3500);
   assert.deepEqual(asked, []);
   await api('POST', `/api/v1/sessions/${session.session_id}/messages`, { content: 'say: two comes from elsewhere' });
-  await page.waitForSelector('.md:has-text("two comes from elsewhere")', { timeout: 5000 });
+  await page.waitForSelector('.md:has-text("two comes from elsewhere")', { timeout: 20_000 });
 });
 
 test('where the stream is refused, pages ask again', async () => {
@@ -98,7 +98,7 @@ test('where the stream is refused, pages ask again', async () => {
   await other.waitForSelector('td:has-text("the first")');
   await other.waitForTimeout(500);
   await start('say: found by asking');
-  await other.waitForSelector('td:has-text("found by asking")', { timeout: 10_000 });
+  await other.waitForSelector('td:has-text("found by asking")', { timeout: 30_000 });
   await other.close();
 });
 

@@ -13,6 +13,7 @@ import (
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/ratelimit"
 	"agentd/internal/operation/opconfig"
+	"agentd/internal/teams/bridge"
 )
 
 // features are the parts of the service that the operator may switch off. Those without
@@ -45,7 +46,7 @@ func newOperatorConfig(p *platform, plans *quota.Plans) error {
 		Settings: p.settings, Plans: plans, Features: features, RateLimits: limits, Origins: p.cfg.Server.Origins(),
 		StreamsPerTenant: int64(p.cfg.Server.StreamsPerTenant), Signup: p.cfg.SignIn.Signup == "on", Waits: waits,
 		LogLevel: levelName(p.cfg.Observability.Level()), SetLogLevel: p.setLogLevel,
-		Machinery: p.machinery(),
+		Machinery: p.machinery(), BridgeHeartbeat: bridge.HeartbeatEvery, Providers: p.clientProviders,
 	})
 	return nil
 }

@@ -27,11 +27,21 @@ func (p *platform) machinery() opconfig.Machinery {
 		Server:     opconfig.Server{Proxies: proxies, MaxBody: 10 << 20},
 		Buffer:     func(b opconfig.Backpressure) { p.hub.LimitQueues(int(b.Events), int(b.Bytes)) },
 		Mark: func(percent float64) {
-			if p.mark != nil {
-				p.mark(percent)
+			if p.models != nil {
+				p.models.Mark(percent)
 			}
 		},
 	}
+}
+
+// clientProviders returns the operator's providers of models, as clients see them.
+func (p *platform) clientProviders() map[string]opconfig.ClientProvider {
+	all := map[string]opconfig.ClientProvider{}
+	for _, one := range p.models.Providers() {
+		target, _ := p.models.Endpoint(one.Name)
+		all[one.Name] = opconfig.ClientProvider{Name: one.Title, HasKey: one.HasKey || !target.NeedsKey}
+	}
+	return all
 }
 
 func (p *platform) mcpBounds() mcpclient.Bounds {

@@ -60,7 +60,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 		return nil, err
 	}
 	m.catalogue.UsePrices(prices)
-	p.mark = m.catalogue.Mark
+	p.models = m.catalogue
 	if err := m.checkConfigured(); err != nil {
 		return nil, err
 	}

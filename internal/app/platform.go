@@ -22,6 +22,7 @@ import (
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/ratelimit"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/work"
@@ -70,7 +71,7 @@ type platform struct {
 	changes  *resource.Subscribers // of resources, for other parts
 	announce live.Announcer        // of what changes, to pages that look
 	kernel   resource.Deps
-	mark     func(percent float64)   // adds to the prices of models
+	models   *model.Catalogue        // nil until the models are built
 	config   *opconfig.Config        // other settings of the operator
 	level    *levelHandler           // of the log
 	settings *setting.Service        // of the operator, which act while the program runs

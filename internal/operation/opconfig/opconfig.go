@@ -30,6 +30,9 @@ type Deps struct {
 	Waits            []time.Duration // between the attempts of a webhook delivery
 	LogLevel         string
 	Machinery        Machinery
+	BridgeHeartbeat  time.Duration // of machines
+	// Providers returns the operator's providers of models, by id.
+	Providers func() map[string]ClientProvider
 	// SetLogLevel is called with each level that is set.
 	SetLogLevel func(level string)
 }

@@ -142,10 +142,10 @@ type commands struct {
 		Search    marketSearchCommand    `cmd:"" help:"Search the agents that companies offer."`
 		Mine      marketMineCommand      `cmd:"" help:"List what your company offers, newest first."`
 		Show      marketShowCommand      `cmd:"" help:"Show a listing."`
-		Deprecate marketDeprecateCommand `cmd:"" help:"Take a listing back."`
 		Rate      marketRateCommand      `cmd:"" help:"Rate a listing of another company."`
 		Subscribe marketSubscribeCommand `cmd:"" help:"Subscribe to a listing."`
 		Invoke    marketInvokeCommand    `cmd:"" help:"Ask an agent of another company something, and print its answer."`
+		Deprecate marketDeprecateCommand `cmd:"" help:"Take a listing back."`
 		Revenue   marketRevenueCommand   `cmd:"" help:"Show what your company earned and spent."`
 	} `cmd:"" group:"Company" help:"The marketplace: agents that companies offer to one another."`
 	Webhooks struct {

@@ -26,9 +26,7 @@ func commandPath(node *kong.Node) string {
 var untested = map[string]bool{
 	"serve": true, "bridge": true, "initiative follow": true, "webhooks listen": true, "webhooks redeliver": true,
 	"runs respond": true, "admin secrets forget": true,
-	"integration test": true, "integration connect": true, "integration complete": true, // no service is there
-	"marketplace rate": true, "marketplace subscribe": true, "marketplace invoke": true, // they need another company
-	"mission authorize": true, "mission pause": true, "mission resume": true, "mission abort": true, // of missions in certain states
+	"integration connect": true, "integration complete": true, // a person consents at a provider
 }
 
 // examples has an example of each command. They are one story: the help texts and
@@ -107,11 +105,17 @@ export EVAL=$(agentd eval run calc sums.csv --scorer contains --detach)`,
 agentd mission show $MISSION`,
 	"mission objectives": `agentd mission objectives $MISSION`,
 	"mission follow":     `agentd mission follow $MISSION`,
-	"mission authorize":  `agentd mission authorize $MISSION`,
-	"mission pause":      `agentd mission pause $MISSION`,
-	"mission resume":     `agentd mission resume $MISSION`,
-	"mission abort":      `agentd mission abort $MISSION --reason "it is winter"`,
-	"mission report":     `agentd mission report $MISSION`,
+	"mission authorize": `printf '{"objectives":[{"title":"What is 6*9?"},{"title":"What is 6*8?","depends_on_indices":[0]}]}' > plan.json
+export MISSION=$(agentd mission start "Two sums" --agent clerk --plan plan.json --authorize --detach --json | jq -r .mission_id)
+agentd mission authorize $MISSION`,
+	"mission pause": `agentd mission pause $MISSION`,
+	"mission resume": `while [ "$(agentd mission show $MISSION --json | jq -r .status)" != paused ]; do
+  agentd approvals list --json | jq -r '.items[].approval_id' | xargs -r -n 1 agentd approvals approve
+  sleep 1
+done
+agentd mission resume $MISSION`,
+	"mission abort":  `agentd mission abort $MISSION --reason "it is winter"`,
+	"mission report": `agentd mission report $MISSION`,
 
 	"initiative create":     `agentd initiative create letter --mission "A weekly newsletter" --goal "Ten issues" --budget 20 --daily 2`,
 	"initiative list":       `agentd initiative list`,
@@ -150,23 +154,27 @@ export LINK=$(agentd integration create github Git --set base_url=http://127.0.0
 	"integration show":  `agentd integration show $LINK`,
 	"integration set":   `agentd integration set $LINK --file token=token.txt`,
 	"integration tools": `agentd integration tools $LINK`,
-	"integration test":  `agentd integration test $LINK`,
-	"integration sync":  `agentd integration sync $LINK`,
+	"integration test": `printf '{"openapi":"3.0.0","info":{"title":"Health","version":"1"},"paths":{"/health":{"get":{"operationId":"health"}}}}' > health.json
+agentd integration create http Health --set spec="$(cat health.json)" --set base_url=$AGENTD_URL --set auth=none --set test_path=/health
+agentd integration test Health`,
+	"integration sync": `agentd integration sync $LINK`,
 	"integration link": `agentd integration link $LINK calc
 agentd integration link $LINK calc --remove`,
 	"integration connect":  `agentd integration connect github --agent calc`,
 	"integration complete": `agentd integration complete github --state STATE --code CODE`,
 	"integration delete":   `agentd integration delete $LINK`,
 
-	"marketplace list":      `export LISTING=$(agentd marketplace list calc Greeter --category other --json | jq -r .listing_id)`,
-	"marketplace publish":   `agentd marketplace publish $LISTING`,
-	"marketplace search":    `agentd marketplace search greet --sort rating`,
-	"marketplace mine":      `agentd marketplace mine`,
-	"marketplace show":      `agentd marketplace show $LISTING`,
+	"marketplace list":    `export LISTING=$(agentd marketplace list calc Greeter --category other --json | jq -r .listing_id)`,
+	"marketplace publish": `agentd marketplace publish $LISTING`,
+	"marketplace search":  `agentd marketplace search greet --sort rating`,
+	"marketplace mine":    `agentd marketplace mine`,
+	"marketplace show":    `agentd marketplace show $LISTING`,
+	"marketplace rate": `export BUYER=$(agentd admin tenant create --name Buyer --json | jq -r .raw_key)
+AGENTD_KEY=$BUYER agentd marketplace rate $LISTING 5 --comment "Polite."`,
+	"marketplace subscribe": `export LESSONS=$(agentd marketplace list calc Lessons --category education --price-per-month 9 --publish --json | jq -r .listing_id)
+AGENTD_KEY=$BUYER agentd marketplace subscribe $LESSONS`,
+	"marketplace invoke":    `AGENTD_KEY=$BUYER agentd marketplace invoke $LISTING "What is 6*7?"`,
 	"marketplace deprecate": `agentd marketplace deprecate $LISTING`,
-	"marketplace rate":      `agentd marketplace rate LISTING 5 --comment "Polite."`,
-	"marketplace subscribe": `agentd marketplace subscribe LISTING`,
-	"marketplace invoke":    `agentd marketplace invoke LISTING "Good morning"`,
 	"marketplace revenue":   `agentd marketplace revenue`,
 
 	"webhooks list": `agentd webhooks list`,

@@ -84,12 +84,13 @@ func (cmd *marketMineCommand) Run(s *server) error {
 
 type marketListCommand struct {
 	remote
-	Agent       string  `arg:"" help:"Agent that is offered, by its id or its exact name."`
-	Name        string  `arg:"" help:"Name of the listing."`
-	Category    string  `required:"" placeholder:"CATEGORY" help:"What it is for, as productivity or research."`
-	Description string  `placeholder:"TEXT" help:"What it does."`
-	PricePerRun float64 `placeholder:"USD" help:"Price of an invocation. Default: it is free."`
-	Publish     bool    `help:"Publish it at once. Default: it is a draft."`
+	Agent         string  `arg:"" help:"Agent that is offered, by its id or its exact name."`
+	Name          string  `arg:"" help:"Name of the listing."`
+	Category      string  `required:"" placeholder:"CATEGORY" help:"What it is for, as productivity or research."`
+	Description   string  `placeholder:"TEXT" help:"What it does."`
+	PricePerRun   float64 `xor:"price" placeholder:"USD" help:"Price of an invocation. Default: it is free."`
+	PricePerMonth float64 `xor:"price" placeholder:"USD" help:"Price of a subscription for 30 days, in place of a price of each invocation."`
+	Publish       bool    `help:"Publish it at once. Default: it is a draft."`
 }
 
 // Run implements the command.
@@ -101,8 +102,11 @@ func (cmd *marketListCommand) Run(s *server) error {
 	body := map[string]any{
 		"agent_id": agent, "name": cmd.Name, "category": cmd.Category, "description": cmd.Description, "publish": cmd.Publish,
 	}
-	if cmd.PricePerRun > 0 {
+	switch {
+	case cmd.PricePerRun > 0:
 		body["pricing"] = map[string]any{"model": "per_run", "price_per_run_usd": cmd.PricePerRun}
+	case cmd.PricePerMonth > 0:
+		body["pricing"] = map[string]any{"model": "subscription", "price_per_month_usd": cmd.PricePerMonth}
 	}
 	made, err := call[offer](s, http.MethodPost, marketPath+"/listings", body)
 	return s.shownOffer(made, err)

@@ -421,7 +421,7 @@ func (s *Integrations) tried(ctx context.Context, v *Integration) testResult {
 		return out
 	}
 	out.Success, out.OK = true, true
-	out.Message = fmt.Sprintf("The connection works. It offers %d tools.", copied.Tools)
+	out.Message = fmt.Sprintf("The connection works. Tools: %d.", copied.Tools)
 	return out
 }
 

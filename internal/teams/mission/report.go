@@ -125,20 +125,20 @@ func (d *drive) lessons(r *report) (lessons []lesson) {
 		}
 	}
 	if d.r.State.PlanError != "" {
-		add(1, "%d mission could not be planned.", "Choose a planner that answers with JSON, or send the plan with the mission.")
+		add(1, "Missions that could not be planned: %d.", "Choose a planner that answers with JSON, or send the plan with the mission.")
 	}
-	add(count["again"], "%d objectives were reached only after strikes.",
+	add(count["again"], "Objectives that were reached only after strikes: %d.",
 		"Say in their descriptions what the judge was missing; their progress_notes have it.")
-	add(count["unverified"], "%d objectives were taken without verification.", "Give them success_criteria.")
-	add(count["verification_failed"], "%d objectives did not meet their success criteria.",
+	add(count["unverified"], "Objectives that were completed without verification: %d.", "Give them success_criteria.")
+	add(count["verification_failed"], "Objectives that did not meet their success criteria: %d.",
 		"Split them, give them to another agent, or make the criteria ones that the result can show.")
-	add(count[objective.BudgetExhausted], "%d objectives used up a budget.",
+	add(count[objective.BudgetExhausted], "Objectives that used up a budget: %d.",
 		"Raise max_runs, max_tokens or max_cost_usd, or make the objectives smaller.")
-	add(count[objective.VerifierError], "%d objectives could not be verified.",
+	add(count[objective.VerifierError], "Objectives that could not be verified: %d.",
 		"Choose a judge that answers with the JSON that it is asked for.")
-	add(count[objective.DeadlinePassed], "%d objectives missed their deadline.",
+	add(count[objective.DeadlinePassed], "Objectives that missed their deadline: %d.",
 		"Begin them earlier: let fewer objectives come before them, or raise max_concurrency.")
-	add(count["authorization_denied"], "%d objectives were refused by a rule, a guardrail or a person.",
+	add(count["authorization_denied"], "Objectives that a rule, a guardrail or a person refused: %d.",
 		"Look at the rules that refused them before the next mission.")
 	return lessons
 }

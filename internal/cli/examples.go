@@ -154,8 +154,11 @@ export LINK=$(agentd integration create github Git --set base_url=http://127.0.0
 	"integration show":  `agentd integration show $LINK`,
 	"integration set":   `agentd integration set $LINK --file token=token.txt`,
 	"integration tools": `agentd integration tools $LINK`,
-	"integration test": `printf '{"openapi":"3.0.0","info":{"title":"Health","version":"1"},"paths":{"/health":{"get":{"operationId":"health"}}}}' > health.json
-agentd integration create http Health --set spec="$(cat health.json)" --set base_url=$AGENTD_URL --set auth=none --set test_path=/health
+	"integration test": `cat > health.json <<END
+{"openapi": "3.0.0", "info": {"title": "Health", "version": "1"}, "paths": {"/health": {"get": {"operationId": "health"}}}}
+END
+agentd integration create http Health --set spec="$(cat health.json)" --set base_url=$AGENTD_URL \
+  --set auth=none --set test_path=/health
 agentd integration test Health`,
 	"integration sync": `agentd integration sync $LINK`,
 	"integration link": `agentd integration link $LINK calc
@@ -171,7 +174,8 @@ agentd integration link $LINK calc --remove`,
 	"marketplace show":    `agentd marketplace show $LISTING`,
 	"marketplace rate": `export BUYER=$(agentd admin tenant create --name Buyer --json | jq -r .raw_key)
 AGENTD_KEY=$BUYER agentd marketplace rate $LISTING 5 --comment "Polite."`,
-	"marketplace subscribe": `export LESSONS=$(agentd marketplace list calc Lessons --category education --price-per-month 9 --publish --json | jq -r .listing_id)
+	"marketplace subscribe": `export LESSONS=$(agentd marketplace list calc Lessons --category education \
+  --price-per-month 9 --publish --json | jq -r .listing_id)
 AGENTD_KEY=$BUYER agentd marketplace subscribe $LESSONS`,
 	"marketplace invoke":    `AGENTD_KEY=$BUYER agentd marketplace invoke $LISTING "What is 6*7?"`,
 	"marketplace deprecate": `agentd marketplace deprecate $LISTING`,

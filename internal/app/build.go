@@ -39,7 +39,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	permitted := newPermissions(p, governing, agents)
 	connected, machines := newIntegrations(p, out, tools, agents), newMachines(p, agents)
 	execution := newExecution(p, models, accounts, delivery, content, tools, agents, permitted, connected, machines)
-	members, err := newMembers(ctx, p, accounts, delivery, agents)
+	members, err := newMembers(ctx, p, out, accounts, delivery, agents)
 	if err != nil {
 		return nil, err
 	}

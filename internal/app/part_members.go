@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 
@@ -19,20 +22,26 @@ import (
 	"agentd/internal/delivery/notification/notificationsql"
 	"agentd/internal/edge/console"
 	"agentd/internal/edge/webpage"
+	"agentd/internal/operation/loginprovider"
 	"agentd/internal/wire/oidcclient"
+	"agentd/internal/wire/outbound"
 )
 
 // members is the people of tenants, their invites, and how they sign in.
 type members struct {
-	people *identity.People
-	signIn *signin.Service
+	people    *identity.People
+	signIn    *signin.Service
+	providers *loginprovider.Service // that the operator adds while the program runs
 }
 
-func newMembers(ctx context.Context, p *platform, accounts *accounts, delivery *delivery, agents *agents) (*members, error) {
+func newMembers(
+	ctx context.Context, p *platform, out *egress, accounts *accounts, delivery *delivery, agents *agents,
+) (*members, error) {
 	providers, err := identityProviders(p)
 	if err != nil {
 		return nil, err
 	}
+	added, addedProviders := addedProviders(p, out)
 	people := identity.NewPeople(accounts.identity, identity.PeopleDeps{
 		Store: identitysql.NewPeople(p.db), Cursors: p.cursors, PublicURL: p.publicURL, Mail: delivery.mail,
 		Notify: func(tx txn.Tx, j identity.Joined) error {
@@ -63,10 +72,10 @@ func newMembers(ctx context.Context, p *platform, accounts *accounts, delivery *
 		Writer: p.db, Store: signinsql.New(p.db), Members: identitysql.New(p.db), Sessions: accounts.identity.Sessions,
 		SignUp: accounts.identity.Tenants.SignUp,
 		Outbox: delivery.mail, Queue: p.queue, Box: p.box, RecoveryKey: recoveryKey, CodeKey: codeKey, Clock: p.clock, Log: p.log, Audit: p.audit,
-		Public: p.publicURL, Signup: p.config.Signup, Providers: providers,
+		Public: p.publicURL, Signup: p.config.Signup, Providers: providers, Added: addedProviders,
 		Prove: people.Prove, Invited: people.HasInvite,
 	})
-	return &members{people: people, signIn: signIn}, nil
+	return &members{people: people, signIn: signIn, providers: added}, nil
 }
 
 // connect lets identity ask for second factors, and delete what a removed
@@ -79,7 +88,7 @@ func (m *members) connect(accounts *accounts) {
 func (m *members) part(p *platform, accounts *accounts) part {
 	return part{
 		name:    "members",
-		routes:  append(m.people.Routes(), m.signIn.Routes()...),
+		routes:  slices.Concat(m.people.Routes(), m.signIn.Routes(), m.providers.Routes()),
 		workers: []worker{p.worker(signin.WorkKind, 4, m.signIn.Handle)},
 		endpoints: slices.Concat(
 			webpage.SignIn{
@@ -116,6 +125,33 @@ func identityProviders(p *platform) ([]signin.ConfiguredProvider, error) {
 		providers[i] = signin.ConfiguredProvider{ProviderConfig: c, Port: client.Provider(c)}
 	}
 	return providers, nil
+}
+
+// addedProviders adds the setting of providers to the operator's settings. They are called
+// over the guarded client, as other addresses that are set while the program runs.
+func addedProviders(p *platform, out *egress) (*loginprovider.Service, func() []signin.ConfiguredProvider) {
+	client := oidcclient.NewOver(p.clock, out.screened.Transport())
+	var now atomic.Pointer[[]signin.ConfiguredProvider]
+	now.Store(&[]signin.ConfiguredProvider{})
+	s := loginprovider.New(loginprovider.Deps{
+		Settings: p.settings, ValidID: signin.ValidProviderID,
+		CheckIssuer: func(_ context.Context, url string) error {
+			return errors.Join(signin.CheckIssuer(url), outbound.CheckURL(url))
+		},
+		Changed: func(set map[string]loginprovider.Provider) {
+			all := []signin.ConfiguredProvider{}
+			for _, id := range slices.Sorted(maps.Keys(set)) {
+				one := set[id]
+				c := signin.ProviderConfig{
+					ID: id, Name: one.Name, Issuer: one.Issuer, ClientID: one.ClientID, ClientSecret: one.ClientSecret, Scopes: slices.Clone(one.Scopes),
+				}
+				c.Complete()
+				all = append(all, signin.ConfiguredProvider{ProviderConfig: c, Port: client.Provider(c)})
+			}
+			now.Store(&all)
+		},
+	})
+	return s, func() []signin.ConfiguredProvider { return *now.Load() }
 }
 
 // inviteAccepted is the notification to the person who invited a new member.

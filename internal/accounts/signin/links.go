@@ -57,7 +57,7 @@ func (l links) list(ctx context.Context, who authz.Caller, _ *nothing) (AuthProv
 		}
 	}
 	items := []AuthProvider{{ID: OTP, Linked: l.canMail(email), Email: orNull(email)}}
-	for _, p := range l.providers {
+	for _, p := range l.providers() {
 		if !slices.ContainsFunc(linked, func(l Link) bool { return l.Provider == p.ID }) {
 			items = append(items, AuthProvider{ID: p.ID})
 		}

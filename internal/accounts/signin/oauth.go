@@ -83,10 +83,15 @@ type OAuthProviders struct {
 	_ struct{} `json:"-" name:"OAuthProviders"`
 
 	Providers []OAuthProvider `json:"providers" required:"true"`
+	OneTap    string          `json:"google_one_tap_client_id,omitzero" doc:"Client id for Google One Tap; absent where google is not configured."`
 }
 
 func (o oauth) list(context.Context, authz.Caller, *nothing) (OAuthProviders, error) {
-	return OAuthProviders{Providers: o.providers.shown()}, nil
+	out := OAuthProviders{Providers: o.providers.shown()}
+	if google, err := o.providers.find(google); err == nil {
+		out.OneTap = google.ClientID
+	}
+	return out, nil
 }
 
 func (o oauth) grant(p ConfiguredProvider, f flow, state string) Grant {

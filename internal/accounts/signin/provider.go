@@ -42,7 +42,7 @@ func ParseProviders(file []byte) ([]ProviderConfig, error) {
 	for i := range all {
 		p := &all[i]
 		switch {
-		case !providerID.MatchString(p.ID) || p.ID == OTP:
+		case !ValidProviderID(p.ID):
 			return nil, fmt.Errorf("provider %d has the id %q; it must be at most 32 lower-case letters, digits and hyphens, and not %s", i+1, p.ID,
 				OTP)
 		case seen[p.ID]:
@@ -50,24 +50,33 @@ func ParseProviders(file []byte) ([]ProviderConfig, error) {
 		case p.ClientID == "":
 			return nil, fmt.Errorf("the provider %s has no client_id", p.ID)
 		}
-		if err := checkIssuer(p.Issuer); err != nil {
+		if err := CheckIssuer(p.Issuer); err != nil {
 			return nil, fmt.Errorf("the provider %s has an issuer that %w", p.ID, err)
 		}
 		seen[p.ID] = true
-		if p.Name == "" {
-			p.Name = p.ID
-		}
-		if len(p.Scopes) == 0 {
-			p.Scopes = []string{"email", "profile"}
-		}
-		if !slices.Contains(p.Scopes, "openid") {
-			p.Scopes = append([]string{"openid"}, p.Scopes...)
-		}
+		p.Complete()
 	}
 	return all, nil
 }
 
-func checkIssuer(raw string) error {
+// ValidProviderID reports whether a provider may have an ID.
+func ValidProviderID(id string) bool { return providerID.MatchString(id) && id != OTP }
+
+// Complete fills what was left out of a provider.
+func (p *ProviderConfig) Complete() {
+	if p.Name == "" {
+		p.Name = p.ID
+	}
+	if len(p.Scopes) == 0 {
+		p.Scopes = []string{"email", "profile"}
+	}
+	if !slices.Contains(p.Scopes, "openid") {
+		p.Scopes = append([]string{"openid"}, p.Scopes...)
+	}
+}
+
+// CheckIssuer returns why a URL cannot be that of an issuer.
+func CheckIssuer(raw string) error {
 	at, err := url.Parse(raw)
 	switch {
 	case err != nil, at.Scheme != "https" && at.Scheme != "http", at.Host == "":
@@ -106,6 +115,11 @@ type Provider interface {
 	// Finish exchanges the code of a flow for claims. It checks signature,
 	// issuer, audience, expiry and nonce.
 	Finish(ctx context.Context, g Grant, code string) (Claims, error)
+	// Verify returns the claims of an ID token that a page got from the provider. It
+	// checks what Finish checks, but for the nonce. Errors: fault.Unauthenticated with
+	// OAUTH_FAILED for a token that is not the provider's, is for another client or has
+	// expired; fault.Upstream and fault.UpstreamTimeout as above.
+	Verify(ctx context.Context, token string) (Claims, error)
 }
 
 // ConfiguredProvider is a provider with the port to it.
@@ -114,20 +128,20 @@ type ConfiguredProvider struct {
 	Port Provider
 }
 
-// providers are the configured providers.
-type providers []ConfiguredProvider
+// providers returns the providers that are configured now.
+type providers func() []ConfiguredProvider
 
 // shown returns the providers as people choose from them.
 func (all providers) shown() []OAuthProvider {
-	list := make([]OAuthProvider, len(all))
-	for i, p := range all {
-		list[i] = OAuthProvider{ID: p.ID, Name: p.Name, Enabled: true}
+	list := []OAuthProvider{}
+	for _, p := range all() {
+		list = append(list, OAuthProvider{ID: p.ID, Name: p.Name, Enabled: true})
 	}
 	return list
 }
 
 func (all providers) find(id string) (ConfiguredProvider, error) {
-	for _, p := range all {
+	for _, p := range all() {
 		if p.ID == id {
 			return p, nil
 		}

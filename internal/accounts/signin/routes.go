@@ -100,6 +100,14 @@ func (o oauth) routes() []route.Route {
 			Doc:      "Sets the cookie svc_session for the app. The first attempt uses the code up.",
 			Errors:   []int{403},
 		}, o.exchange),
+		route.Action(route.Row{
+			Method: "POST", Path: oauthPath + "/google/onetap", ID: "googleOneTapAuth", Tag: tag, Public: true, SignIn: true, Limits: guessLimits,
+			AnswerOf: signedIn,
+			Summary:  "Sign in with Google One Tap",
+			Doc: "Takes the ID token that Google's script hands to a page, whose signature, issuer, audience and expiry are checked. " +
+				"Sets the cookie svc_session. Where google is not configured it is 501.",
+			Errors: []int{401, 403, 501, 502, 504},
+		}, o.oneTap),
 	}
 }
 

@@ -182,6 +182,26 @@ type Config struct {
 	Invited func(ctx context.Context, email string) (bool, error)
 	// Providers in the operator's order, each with the port to it.
 	Providers []ConfiguredProvider
+	// Added returns the providers that the operator adds while the program runs. One of
+	// the same ID takes the place of one of Providers. Nil: none.
+	Added func() []ConfiguredProvider
+}
+
+// providers returns the providers that are configured now.
+func (c *Config) providers() providers {
+	fixed, added := c.Providers, c.Added
+	return func() []ConfiguredProvider {
+		if added == nil {
+			return fixed
+		}
+		all := slices.Clone(added())
+		for _, p := range slices.Backward(fixed) {
+			if !slices.ContainsFunc(all, func(a ConfiguredProvider) bool { return a.ID == p.ID }) {
+				all = slices.Insert(all, 0, p)
+			}
+		}
+		return all
+	}
 }
 
 // Service assembles the slice: each part serves one way of signing in, or one
@@ -207,7 +227,7 @@ func New(c Config) *Service {
 		c.Clock = clock.System{}
 	}
 	c.Log = cmp.Or(c.Log, slog.Default())
-	available := providers(c.Providers)
+	available := c.providers()
 	pending := tokens{store: c.Store, box: c.Box, clock: c.Clock}
 	second := &factors{
 		writer: c.Writer, store: c.Store, members: c.Members, sessions: c.Sessions, box: c.Box, clock: c.Clock, audit: c.Audit,

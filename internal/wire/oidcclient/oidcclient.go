@@ -5,6 +5,7 @@
 package oidcclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -29,30 +30,46 @@ const (
 
 // Client calls providers.
 type Client struct {
-	http  *http.Client
-	clock clock.Clock
+	http   *http.Client
+	recent *http.Client // for the tokens that strangers send
+	clock  clock.Clock
 }
 
 // New returns a client. clk decides whether tokens have expired.
 func New(clk clock.Clock) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 2
-	return &Client{clock: clk, http: &http.Client{
-		Transport: bounded{transport}, Timeout: callTime,
-		// Following a redirect could send secrets to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return NewOver(clk, transport)
+}
+
+// NewOver is New for providers that are called over a transport, such as a guarded one.
+func NewOver(clk clock.Clock, transport http.RoundTripper) *Client {
+	over := func(transport http.RoundTripper) *http.Client {
+		return &http.Client{
+			Transport: transport, Timeout: callTime,
+			// Following a redirect could send secrets to another host.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	return &Client{clock: clk, http: over(bounded{transport}), recent: over(&recent{next: bounded{transport}, clock: clk})}
 }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // bounded truncates responses to maxBytes.
-type bounded struct{ *http.Transport }
+type bounded struct{ http.RoundTripper }
+
+// CloseIdleConnections lets [http.Client.CloseIdleConnections] reach the transport.
+func (b bounded) CloseIdleConnections() {
+	if closer, ok := b.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.Transport.RoundTrip(r)
+	resp, err := b.RoundTripper.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +80,75 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+const (
+	recentTime = 10 * time.Second
+	maxRecent  = 32
+)
+
+// recent answers reads that need no credential, of keys and discovery, from memory for
+// some seconds. A token that names an unknown key has the keys read again: strangers
+// could otherwise have agentd call a provider as often as they send tokens.
+type recent struct {
+	next  http.RoundTripper
+	clock clock.Clock
+
+	mu   sync.Mutex
+	kept map[string]keptAnswer
+}
+
+type keptAnswer struct {
+	at     time.Time
+	header http.Header
+	body   []byte
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *recent) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet || r.Header.Get("Authorization") != "" {
+		return c.next.RoundTrip(r)
+	}
+	address := r.URL.String()
+	c.mu.Lock()
+	kept, found := c.kept[address]
+	c.mu.Unlock()
+	if found && c.clock.Now().Sub(kept.at) < recentTime {
+		return kept.response(r), nil
+	}
+	resp, err := c.next.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	kept = keptAnswer{at: c.clock.Now(), header: resp.Header}
+	if kept.body, err = io.ReadAll(resp.Body); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil || len(c.kept) >= maxRecent {
+		c.kept = map[string]keptAnswer{}
+	}
+	c.kept[address] = kept
+	return kept.response(r), nil
+}
+
+func (k *keptAnswer) response(r *http.Request) *http.Response {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: k.header.Clone(),
+		Body: io.NopCloser(bytes.NewReader(k.body)), ContentLength: int64(len(k.body)), Request: r,
+	}
+}
+
 // Provider returns one provider. Discovery happens at the first use, so that a
 // provider that is down does not keep the server from starting.
 func (c *Client) Provider(cfg signin.ProviderConfig) signin.Provider {
-	return &provider{client: c, cfg: cfg}
+	return &provider{client: c, cfg: cfg, tokens: &provider{client: &Client{http: c.recent, clock: c.clock}, cfg: cfg}}
 }
 
 type provider struct {
 	client *Client
 	cfg    signin.ProviderConfig
+	tokens *provider // for Verify, which reads keys through Client.recent
 
 	mu         sync.Mutex
 	metadata   *oidc.Provider
@@ -170,14 +247,11 @@ func (p *provider) check(ctx context.Context, metadata *oidc.Provider, token *oa
 	if err := id.Claims(&c); err != nil {
 		return signin.Claims{}, err
 	}
-	switch {
-	case id.Nonce == "" || id.Nonce != g.Nonce:
+	if id.Nonce == "" || id.Nonce != g.Nonce {
 		return signin.Claims{}, errors.New("the nonce belongs to another sign-in")
-	case c.Party != "" && c.Party != p.cfg.ClientID,
-		c.Party == "" && slices.ContainsFunc(id.Audience, func(a string) bool { return a != p.cfg.ClientID }):
-		return signin.Claims{}, errors.New("the token was issued to another client")
-	case id.Subject == "":
-		return signin.Claims{}, errors.New("the token has no subject")
+	}
+	if err := p.checkParty(id, c); err != nil {
+		return signin.Claims{}, err
 	}
 	if id.AccessTokenHash != "" {
 		if err := id.VerifyAccessToken(token.AccessToken); err != nil {
@@ -185,6 +259,44 @@ func (p *provider) check(ctx context.Context, metadata *oidc.Provider, token *oa
 		}
 	}
 	return signin.Claims{Issuer: id.Issuer, Subject: id.Subject, Email: c.Email, EmailVerified: c.verified(), Name: c.Name}, nil
+}
+
+// Verify implements signin.Provider.
+func (p *provider) Verify(ctx context.Context, token string) (signin.Claims, error) {
+	return p.tokens.verify(ctx, token)
+}
+
+func (p *provider) verify(ctx context.Context, token string) (signin.Claims, error) {
+	ctx = oidc.ClientContext(ctx, p.client.http)
+	metadata, err := p.discover(ctx)
+	if err != nil {
+		return signin.Claims{}, err
+	}
+	id, err := metadata.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.client.clock.Now}).Verify(ctx, token)
+	var c rawClaims
+	if err == nil {
+		err = id.Claims(&c)
+	}
+	if err == nil {
+		err = p.checkParty(id, c)
+	}
+	if err != nil {
+		return signin.Claims{}, fault.New(fault.Unauthenticated, signin.Failed, "The credential is not a valid ID token of %s for this service.",
+			p.cfg.Name).Because(err)
+	}
+	return signin.Claims{Issuer: id.Issuer, Subject: id.Subject, Email: c.Email, EmailVerified: c.verified(), Name: c.Name}, nil
+}
+
+// checkParty refuses a token that was issued to another client, or about nobody.
+func (p *provider) checkParty(id *oidc.IDToken, c rawClaims) error {
+	switch {
+	case c.Party != "" && c.Party != p.cfg.ClientID,
+		c.Party == "" && slices.ContainsFunc(id.Audience, func(a string) bool { return a != p.cfg.ClientID }):
+		return errors.New("the token was issued to another client")
+	case id.Subject == "":
+		return errors.New("the token has no subject")
+	}
+	return nil
 }
 
 // readUserInfo reads the email from the provider's userinfo endpoint, if the

@@ -3,10 +3,12 @@ package oidcclient_test
 import (
 	"context"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -317,4 +319,67 @@ func TestProviderThatFails(t *testing.T) {
 		_, err := port(t, server.URL).Start(t.Context(), grant)
 		wantFailed(t, err, fault.Upstream)
 	})
+}
+
+// A token that a page hands over counts if it is the provider's, for us, and still valid;
+// whatever strangers send has the keys read once in ten seconds at most.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	op := oidctest.New(t)
+	clk := clock.NewFake()
+	op.Now = clk.Now
+	var asked atomic.Int64
+	client := oidcclient.NewOver(clk, counting{http.DefaultTransport.(*http.Transport).Clone(), &asked})
+	t.Cleanup(client.Close)
+	p := client.Provider(signin.ProviderConfig{ID: "google", Name: "Google", Issuer: op.URL, ClientID: oidctest.ClientID})
+	claims := func(more oidctest.Claims) oidctest.Claims {
+		all := oidctest.Claims{
+			"iss": op.URL, "aud": oidctest.ClientID, "azp": oidctest.ClientID, "sub": "ann", "email": "ann@example.com", "email_verified": true,
+			"iat": clk.Now().Unix(), "exp": clk.Now().Add(time.Hour).Unix(),
+		}
+		maps.Copy(all, more)
+		return all
+	}
+	want := signin.Claims{Issuer: op.URL, Subject: "ann", Email: "ann@example.com", EmailVerified: true}
+	got, err := p.Verify(t.Context(), op.Sign(claims(nil)))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	for name, token := range map[string]string{
+		"another client": op.Sign(claims(oidctest.Claims{"aud": "another"})), "another party": op.Sign(claims(oidctest.Claims{"azp": "another"})),
+		"another issuer": op.Sign(claims(oidctest.Claims{"iss": "https://accounts.google.com"})),
+		"expired":        op.Sign(claims(oidctest.Claims{"exp": clk.Now().Add(-time.Minute).Unix()})),
+		"nobody":         op.Sign(claims(oidctest.Claims{"sub": ""})), "no token": "x", "empty parts": "..",
+		"no signature": strings.Join(strings.Split(op.Sign(claims(nil)), ".")[:2], ".") + ".",
+	} {
+		if _, err := p.Verify(t.Context(), token); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := oidctest.New(t)
+	before := asked.Load()
+	for range 20 {
+		if _, err := p.Verify(t.Context(), other.Sign(claims(nil))); !fault.Is(err, fault.Unauthenticated) {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load() - before; n > 1 {
+		t.Errorf("tokens of strangers had the keys read %d times", n)
+	}
+	op.Rotate(t)
+	clk.Advance(11 * time.Second)
+	if _, err := p.Verify(t.Context(), op.Sign(claims(nil))); err != nil {
+		t.Errorf("after a new key: %v", err)
+	}
+}
+
+// counting counts what a transport sends.
+type counting struct {
+	*http.Transport
+	n *atomic.Int64
+}
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.Transport.RoundTrip(r)
 }

@@ -96,7 +96,7 @@ func (c *Company) email() string {
 // from a provider. TestSignIn and its neighbours do them.
 var needsPerson = map[string]bool{
 	"requestOtpCode": true, "verifyOtpCode": true, "signInWithLink": true, "register": true, "verifyEmail": true,
-	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true,
+	"startOAuthLogin": true, "completeOAuthLogin": true, "exchangeOAuthAppCode": true, "googleOneTapAuth": true,
 	"showNotificationConfirmation": true, "confirmNotificationTarget": true,
 	"showNotificationUnsubscribe": true, "unsubscribeNotifications": true,
 	"completeIntegrationOAuth": true,

@@ -97,6 +97,7 @@ var recipes = map[string]recipe{
 	"verifyOtpCode":        {body: apptest.Object{"email": "ann@example.com", "code": "123456"}},
 	"register":             {body: apptest.Object{"email": "ann@example.com", "accept_terms": true, "accept_privacy": true}},
 	"exchangeOAuthAppCode": {body: apptest.Object{"code": "a code", "code_verifier": strings.Repeat("v", 43)}},
+	"googleOneTapAuth":     {body: apptest.Object{"credential": "a token"}},
 	"verifyMfa":            {body: apptest.Object{"code": "123456"}},
 	"verifyMfaRecovery":    {body: apptest.Object{"code": "ABCD-EFGH-IJKL-MNOP"}},
 	"disableMfa":           {body: apptest.Object{"code": "123456"}},

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -75,9 +76,7 @@ func TestLoginProvidersOfTheOperator(t *testing.T) {
 			"iss": op.URL, "aud": oidctest.ClientID, "sub": "bob-at-the-provider", "email": "bob@example.com", "email_verified": true,
 			"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 		}
-		for k, v := range more {
-			claims[k] = v
-		}
+		maps.Copy(claims, more)
 		return op.Sign(claims)
 	}
 	credential := token(nil)

@@ -37,6 +37,7 @@ func newGovernance(p *platform) *governance {
 		off: p.cfg.Governance.Off(),
 		ledger: ledger.New(ledger.Deps{
 			Store: ledgersql.New(p.db), Writer: p.db, Clock: p.clock, Key: keys[0], Former: keys[1:], Log: p.log, Off: p.cfg.Governance.Off(),
+			HasTenant: p.audit.Store.HasTenant,
 		}),
 	}
 	start := time.Now()

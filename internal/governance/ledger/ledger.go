@@ -93,6 +93,8 @@ type Deps struct {
 	Former []ed25519.PrivateKey // those that signed before
 	Log    *slog.Logger
 	Off    bool // governance is switched off: nothing is recorded
+	// HasTenant reports whether there is a tenant; nil: there are all.
+	HasTenant func(ctx context.Context, tenant string) (bool, error)
 }
 
 // Ledger is the Appender of the service, and serves the entries to readers.

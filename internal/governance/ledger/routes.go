@@ -109,6 +109,7 @@ func (l *Ledger) Routes() []route.Route {
 		"Lines of JSON: every entry, oldest first, and then one line with the head. `agentd ledger verify` checks the file without a server.")
 	export.Reads = "ledger.exported"
 	return []route.Route{
+		l.immutableRoute(),
 		route.Action(row("", "getGovernanceLedger", "Read the ledger",
 			"What was decided under the rules of the company, newest first. Entries are written together with what they record "+
 				"and are chained by their hashes.", 400),

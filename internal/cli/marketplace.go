@@ -156,7 +156,7 @@ type marketRateCommand struct {
 	remote
 	listingArgument
 	Rating  int    `arg:"" help:"1 to 5."`
-	Comment string `placeholder:"TEXT" help:"Why. Everybody can read it."`
+	Comment string `placeholder:"TEXT" help:"Why. It is public."`
 }
 
 // Run implements the command.
@@ -168,7 +168,7 @@ func (cmd *marketRateCommand) Run(s *server) error {
 type marketSubscribeCommand struct {
 	remote
 	listingArgument
-	End bool `help:"End the subscription instead."`
+	End bool `help:"End the subscription."`
 }
 
 // Run implements the command.

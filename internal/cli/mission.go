@@ -271,7 +271,7 @@ func (cmd *missionResumeCommand) Run(s *server) error {
 
 type missionAbortCommand struct {
 	missionActionCommand
-	Reason string `placeholder:"TEXT" help:"Why, for whoever looks at it later."`
+	Reason string `placeholder:"TEXT" help:"Why. It is shown with the mission."`
 }
 
 // Run implements the command.

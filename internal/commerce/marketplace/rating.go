@@ -17,7 +17,7 @@ type rateIn struct {
 		_ struct{} `json:"-" name:"MarketplaceRate"`
 
 		Rating  int64  `json:"rating" required:"true" minimum:"1" maximum:"5" doc:"1 to 5."`
-		Comment string `json:"comment,omitzero" maxLength:"5000" doc:"Why. Everybody can read it."`
+		Comment string `json:"comment,omitzero" maxLength:"5000" doc:"Why. It is public."`
 		Review  string `json:"review,omitzero" maxLength:"5000" doc:"Another name of comment."`
 	}
 }
@@ -106,8 +106,8 @@ type reviewPage struct {
 	HasMore bool         `json:"has_more" required:"true"`
 }
 
-// listReviews pages through the ratings of a listing that is no draft. Anybody may read
-// them.
+// listReviews pages through the ratings of a listing that is no draft. They are
+// public.
 func (s *Service) listReviews(ctx context.Context, _ authz.Caller, in *reviewsIn) (out reviewPage, err error) {
 	if _, err := s.Store.GetPublished(ctx, in.ListingID); err != nil {
 		return out, err

@@ -174,7 +174,7 @@ type removal struct {
 }
 
 // removeFromAgent takes an integration from an agent. One that no other agent has is
-// deleted, so that no credential stays behind that nobody uses.
+// deleted, so that no unused credential is kept.
 func (s *Integrations) removeFromAgent(ctx context.Context, who authz.Caller, in *agentItemIn) (out removal, err error) {
 	if _, err := s.ofAgent(ctx, who, in.AgentID, in.ID); err != nil {
 		return out, err

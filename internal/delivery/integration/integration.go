@@ -165,8 +165,7 @@ type Toolsets struct {
 
 // Authorizer lets people authorize integrations at their providers: authorization code
 // with PKCE. Only the person who began an authorization completes it, with a credential
-// of their own, so that whoever follows a stranger's link authorizes nothing for the
-// stranger.
+// of their own: a person who opens the link of another cannot complete that authorization.
 type Authorizer struct{ *core }
 
 // Service serves integrations in parts.

@@ -285,7 +285,7 @@ func (s *Authorizer) Complete(
 	return v, b.AgentID, err
 }
 
-// reportForeign records that somebody tried to complete another's authorization.
+// reportForeign records an attempt to complete the authorization of another person.
 func (s *Authorizer) reportForeign(ctx context.Context, who authz.Caller, provider string) {
 	err := s.Kernel.Writer.Write(context.WithoutCancel(ctx), func(tx txn.Tx) error {
 		entry := audit.Entry{Action: "oauth.tenant_mismatch", TargetType: "integration_provider", TargetID: provider}

@@ -21,7 +21,7 @@ type Feedback struct {
 	RunID     string    `json:"run_id,omitzero" format:"uuid"`
 	MessageID string    `json:"message_id,omitzero" doc:"The message, as the history of the conversation names it."`
 	UserID    string    `json:"user_id,omitzero" doc:"Whose opinion it is."`
-	Reaction  string    `json:"reaction,omitzero" enum:"up,down" doc:"Absent where nobody said anything."`
+	Reaction  string    `json:"reaction,omitzero" enum:"up,down" doc:"Absent if there is none."`
 	Reason    string    `json:"reason,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }

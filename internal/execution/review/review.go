@@ -65,7 +65,7 @@ type Service struct {
 	WorkKind string // of the items that make runs go on
 }
 
-// Checkpoint is a place in a run that somebody marked.
+// Checkpoint is a place in a run that a caller marked.
 type Checkpoint struct {
 	_ struct{} `json:"-" name:"RunCheckpoint"`
 

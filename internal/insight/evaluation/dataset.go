@@ -75,8 +75,8 @@ type caseIn struct {
 	Metadata          schema.Object  `json:"metadata,omitzero" doc:"Data of yours, kept and shown with the case."`
 }
 
-// caseOf checks a case and returns it as it is stored. The error is a sentence for whoever
-// wrote the case.
+// caseOf checks a case and returns it as it is stored. The error is a sentence for the
+// author of the case.
 func (c *caseIn) caseOf() (Case, error) {
 	out := Case{
 		ExpectedOutput: jsontext.Value(c.ExpectedOutput), ExpectedToolCalls: c.ExpectedToolCalls, Tags: c.Tags, Metadata: c.Metadata,

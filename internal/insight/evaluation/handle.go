@@ -113,7 +113,7 @@ func (d *drive) observe() (missing []Result, err error) {
 			if err := d.Runs.Cancel(d.ctx, d.r.TenantID, c.RunID); err != nil && !fault.Is(err, fault.NotFound) {
 				return nil, err
 			}
-			c.Error = "The run waited for a person (" + string(state) + "), and nobody answers in an evaluation. " +
+			c.Error = "The run waited for a person (" + string(state) + "), which no one can answer in an evaluation. " +
 				"Evaluate with sandbox, or let the agent decide by itself."
 			d.finish(&c)
 		default:
@@ -386,7 +386,7 @@ func (d *drive) startRun(c *Result, of *Case) error {
 		Wakes:     run.Wakes{Kind: WorkKind, Key: d.r.EvalRunID},
 		StartedBy: run.Initiator{Type: run.ByEvaluation, ID: d.r.EvalRunID},
 		Limits:    run.Limits{MaxDurationMS: &d.r.Spec.CaseTimeoutMS},
-		// Whoever cancels or deletes the evaluation finds the run, or comes first.
+		// A request that cancels or deletes the evaluation finds the run, or comes first.
 		Admit: func(tx txn.Tx, _ *run.Record) (bool, error) {
 			cancel, over, err := d.Store.LockTx(tx, d.r.TenantID, d.r.EvalRunID)
 			if err == nil && (cancel || over) {

@@ -97,7 +97,7 @@ func readJudgement(answer, word string) (verdict, error) {
 	return checked(parsed.Score, parsed.Reason, errNoJudgement)
 }
 
-// checked returns a score that somebody else gave, if it is one.
+// checked returns a score that a model or a webhook gave, if it is valid.
 func checked(score *float64, reason string, none error) (verdict, error) {
 	if score == nil || !(*score >= 0 && *score <= 1) {
 		return verdict{}, none

@@ -33,7 +33,7 @@ const (
 )
 
 // builtIn are the types that need no configuration: their names stand for a scorer of the
-// type that nobody has to create.
+// type that need not be created.
 var builtIn = []string{exact, contains, numeric, toolCalls, embedding}
 
 // Config says how a scorer scores.
@@ -231,8 +231,8 @@ func ofAgent(agentID string, limit int) resource.Find {
 	return resource.Find{Where: map[string]string{"agent": agentID}, Limit: limit}
 }
 
-// chosen returns the scorers that an evaluation names, by their names or ids; of those
-// that nobody created, the built-in ones. None: all scorers of the agent, and of an
+// chosen returns the scorers that an evaluation names, by their names or ids; names
+// that no scorer of the agent has are those of built-in ones. None: all scorers of the agent, and of an
 // agent without, those that compare with what cases expect.
 func (s *Service) chosen(ctx context.Context, tenant, agentID string, names []string) ([]NamedConfig, error) {
 	own, err := s.scorers.List(ctx, tenant, ofAgent(agentID, maxScorers))

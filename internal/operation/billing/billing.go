@@ -127,7 +127,7 @@ func Section(all *setting.Service, initial Settings, plans *quota.Plans) *settin
 	})
 }
 
-// Failed is a payment that failed, for whoever reports it.
+// Failed is a payment that failed, as it is reported to the company.
 type Failed struct {
 	TenantID, EventID string
 	At                time.Time

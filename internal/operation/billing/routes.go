@@ -122,8 +122,8 @@ func (s *Service) portal(ctx context.Context, who authz.Caller, in *portalIn) (*
 	return &hosted{URL: at}, err
 }
 
-// page returns where a browser goes back to; others' pages are refused, so that nobody is
-// led from Stripe to a page that looks like this service.
+// page returns the address that a browser returns to. Addresses of other sites are refused,
+// so that no link leads from Stripe to a page that imitates this service.
 func (s *Service) page(field, asked string, wrong *[]fault.Field) string {
 	own := s.PublicURL()
 	if asked == "" {

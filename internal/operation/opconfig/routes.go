@@ -178,7 +178,7 @@ func (c *Config) smallRoutes() []route.Route {
 		}),
 		routes(c.tools, published[Tools, Tools]{
 			name: "tool-security", id: "ToolSecurity", what: "which tools are switched off", shown: itself[Tools],
-			example: `{"disabled_tools": []}`, doc: "Tools that nobody may use on this service.",
+			example: `{"disabled_tools": []}`, doc: "Tools that no agent of this service may call.",
 		}),
 		routes(c.logging, published[Logging, Logging]{
 			name: "logging", id: "Logging", what: "what is logged", shown: itself[Logging], example: `{"level": "info"}`,

@@ -186,7 +186,7 @@ var (
 )
 
 // stylesheet returns the custom properties of a branding. A value is a colour or a quoted
-// string, in which nothing ends the string: whoever writes a branding writes no CSS.
+// string, in which nothing ends the string: the author of a branding cannot write other CSS.
 func stylesheet(branding jsontext.Value) []byte {
 	var members map[string]jsontext.Value
 	if len(branding) > 0 && json.Unmarshal(branding, &members) != nil {

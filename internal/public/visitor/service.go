@@ -98,7 +98,7 @@ type Deps struct {
 type Service struct {
 	Deps
 
-	// visits has whom streams look up again and again: whether their agent is still public.
+	// visits caches what event streams check repeatedly: whether their agent is still public.
 	visits *cache.Cache[string, bool]
 
 	mu      sync.Mutex
@@ -129,7 +129,7 @@ var (
 	errGone    = fault.New(fault.Gone, "", "This agent no longer talks with visitors.")
 )
 
-// host returns an agent with whom strangers may talk. Errors: NotFound.
+// host returns an agent that visitors may talk with. Errors: NotFound.
 func (s *Service) host(ctx context.Context, id string) (*host, error) {
 	if !s.settings().Enabled {
 		return nil, errOff

@@ -1,5 +1,5 @@
-// Package visitor lets strangers talk with the agents that companies publish: whoever
-// visits a web page has a session without an account and without a key.
+// Package visitor lets visitors of web pages talk with the agents that companies publish,
+// in sessions that need neither an account nor a key.
 //
 // A visitor's session is a session of the company, in which nothing but its messages is
 // the visitor's. The visitor holds a token, of which a hash is stored. What visitors see

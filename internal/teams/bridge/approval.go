@@ -30,7 +30,7 @@ type Decision struct {
 
 	ApprovalID string     `json:"approval_id" required:"true" doc:"As the machine named it."`
 	TaskID     string     `json:"task_id" format:"uuid" required:"true"`
-	Outcome    string     `json:"outcome" enum:"approved,rejected,expired,cancelled" required:"true" doc:"expired: nobody decided in time; cancelled: the run has ended otherwise."`
+	Outcome    string     `json:"outcome" enum:"approved,rejected,expired,cancelled" required:"true" doc:"expired: there was no decision in time; cancelled: the run has ended otherwise."`
 	Approved   bool       `json:"approved" required:"true" doc:"Whether the machine may make the call."`
 	Arguments  schema.Any `json:"arguments,omitzero" doc:"Arguments with which the call is to be made, where the person changed them."`
 	Response   string     `json:"response,omitzero" doc:"What the person who approved says to the agent."`

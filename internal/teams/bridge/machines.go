@@ -64,8 +64,8 @@ func (m *Machine) connection(now time.Time) Connection {
 
 func isOnMachine(g *agent.Agent) bool { return g.ExecutionMode == agent.OnMachine }
 
-// connections returns the machines of a tenant that are not kept out, the one that was
-// seen last first.
+// connections returns the machines of a tenant whose agents exist, by their last sign of
+// life, the latest first.
 func (s *Service) connections(ctx context.Context, tenant string) ([]Connection, error) {
 	all, err := s.Store.ListMachines(ctx, tenant)
 	if err != nil {

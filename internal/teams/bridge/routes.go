@@ -29,7 +29,7 @@ type (
 		_ struct{} `json:"-" name:"BridgeHeartbeatAnswer"`
 
 		OK        bool      `json:"ok" required:"true"`
-		Timestamp time.Time `json:"timestamp" required:"true" doc:"The platform's clock."`
+		Timestamp time.Time `json:"timestamp" required:"true" doc:"Time of the server."`
 	}
 	deregisterIn struct {
 		Body struct {
@@ -125,21 +125,21 @@ func (s operations) routes() []route.Route {
 		`"working_directory":"/srv/app","version":"1.0.0","os":"linux"}`
 	register.Doc = "The machine gets an agent of its own, whose runs are its tasks. 201: it is new; 200: it has reconnected, and what it " +
 		"had not ended is offered again. " +
-		"Only an API key can register, and only keys of the same member act for the machine."
-	beat := row("POST", "/heartbeat", "bridgeHeartbeat", "Say that a machine is there", writeScopes)
+		"Registering needs an API key, and only keys of the same member can act for the machine."
+	beat := row("POST", "/heartbeat", "bridgeHeartbeat", "Send a heartbeat of a machine", writeScopes)
 	beat.Errors, beat.Example = []int{404}, `{"machine_id":"build-7"}`
 	beat.Doc = "404: the machine is not registered, or has deregistered; it must register again."
-	leave := row("POST", "/deregister", "bridgeDeregister", "Say that a machine leaves", writeScopes)
+	leave := row("POST", "/deregister", "bridgeDeregister", "Deregister a machine", writeScopes)
 	leave.Errors, leave.Example = []int{400}, `{"machine_id":"build-7"}`
 	leave.Doc = "Its tasks wait for its return. Succeeds also where there is no such machine of the caller's."
-	poll := row("GET", "/poll", "bridgePoll", "Get the tasks of a machine, and wait for the first", pollScopes)
+	poll := row("GET", "/poll", "bridgePoll", "Poll for the tasks of a machine", pollScopes)
 	poll.Errors, poll.Also, poll.AnswerOf = []int{400, 404}, []int{204}, reflect.TypeFor[pollOut]()
 	poll.Doc = "204: there was none in the time; poll again at once."
 	capability := row("POST", "/agents/{agentId}/capability", "updateBridgeAgentCapability", "Report what the machines of an agent can do",
 		writeScopes)
 	capability.Example = `{"capabilities":["read_file","run_command"]}`
 	capability.Doc = "Succeeds also where the agent has no machine of the caller's."
-	delegate := row("POST", "/delegate", "bridgeDelegate", "Have a machine do something", taskScopes)
+	delegate := row("POST", "/delegate", "bridgeDelegate", "Delegate a task to a machine", taskScopes)
 	delegate.Errors = []int{400, 404, 409}
 	delegate.Example = `{"agent_id":"01a21dd4-6ac5-769d-90e2-d6c25bba37a5","message":"Run the tests."}`
 	delegate.Doc = "Starts a run of the machine's agent. A machine that is offline gets it when it comes back."
@@ -147,18 +147,18 @@ func (s operations) routes() []route.Route {
 	events.Errors, events.BodyOf = []int{404, 413}, reflect.TypeFor[[]Event]()
 	events.Example = `[{"event_id":"1","type":"status","status":"working","timestamp":"2026-11-27T12:00:00Z"}]`
 	events.Limits = []route.Limit{{N: 6000, Per: time.Minute}}
-	events.Doc = "One event, or a list of at most 500, and at most 1 MiB. They go into the stream of the run. What was reported before " +
-		"counts once. " +
+	events.Doc = "One event, or a list of at most 500, and at most 1 MiB. They go into the stream of the run. Events that " +
+		"were reported before are not counted again. " +
 		"An answer with abort tells the machine to stop."
 	approval := row("GET", "/tasks/{bridgeTaskId}/approval", "getBridgeTaskApproval", "Get the decision about a tool call of a machine",
 		pollScopes)
 	approval.Errors, approval.Also, approval.AnswerOf = []int{400, 404}, []int{204}, reflect.TypeFor[approvalOut]()
-	approval.Doc = "Waits up to 10 seconds for it. 204: nobody has decided yet; ask again."
-	forget := row("DELETE", "/deleted-machines/{machine}", "forgetDeletedMachine", "Let a machine in again whose agent was deleted",
+	approval.Doc = "Waits up to 10 seconds for it. 204: there is no decision yet; ask again."
+	forget := row("DELETE", "/deleted-machines/{machine}", "forgetDeletedMachine", "Allow a machine whose agent was deleted to register again",
 		writeScopes)
 	forget.Status, forget.Errors = 204, []int{404}
 	forget.Doc = "The next registration makes a new agent."
-	specs := row("GET", "/agent-specs", "getBridgeAgentSpecs", "Get the specifications that a machine is to have", readScopes)
+	specs := row("GET", "/agent-specs", "getBridgeAgentSpecs", "Get the specifications that a machine should install", readScopes)
 	specs.Errors = []int{400, 404}
 	specs.Doc = "Those of the agent's field specs. revision changes with them."
 	return []route.Route{
@@ -166,8 +166,8 @@ func (s operations) routes() []route.Route {
 		route.Action(poll, s.pollRoute), route.Action(capability, s.capabilityRoute), route.Action(delegate, s.delegateRoute),
 		route.Action(events, s.eventsRoute), route.Action(approval, s.approvalRoute),
 		route.Action(row("GET", "/agents", "listBridgeAgents", "List the machines", readScopes), s.listRoute),
-		route.Action(row("GET", "/status", "bridgeStatus", "Get how the machines are", readScopes), s.statusRoute),
-		route.Action(row("GET", "/deleted-machines", "listDeletedMachines", "List the machines that are kept out", readScopes), s.deletedRoute),
+		route.Action(row("GET", "/status", "bridgeStatus", "Get the status of the machines", readScopes), s.statusRoute),
+		route.Action(row("GET", "/deleted-machines", "listDeletedMachines", "List the machines that may not register", readScopes), s.deletedRoute),
 		route.Action(forget, s.forgetRoute), route.Action(specs, s.specsRoute),
 	}
 }

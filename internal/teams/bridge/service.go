@@ -65,7 +65,8 @@ type Service struct {
 // Connect sets the runs, which are built after the service because they need it.
 func (s *Service) Connect(runs Runs, approvals Approvals) { s.runs, s.approvals = runs, approvals }
 
-// Ring wakes whoever waits for something for a machine. It is called with the keys of Signal.
+// Ring wakes the requests that wait for something for a machine. It is called with the keys
+// of Signal.
 func (s *Service) Ring(key string) { s.bells.ring(key) }
 
 // Listen returns a channel that receives when something is there for the machines of an

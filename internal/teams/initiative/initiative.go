@@ -28,7 +28,7 @@ type Initiative struct {
 	CompanyID         string     `json:"company_id" readOnly:"true" doc:"The same as initiative_id."`
 	Name              string     `json:"name" required:"true" minLength:"1" maxLength:"180" doc:"What it is called."`
 	Description       string     `json:"description" maxLength:"20000" doc:"What it is, for people."`
-	Mission           string     `json:"mission" required:"true" minLength:"1" maxLength:"20000" doc:"What it exists to do, for its strategist and for whoever works on its objectives."`
+	Mission           string     `json:"mission" required:"true" minLength:"1" maxLength:"20000" doc:"What it exists to do. The strategist and the agents that work on its objectives read it."`
 	StrategicGoals    []Goal     `json:"strategic_goals" maxItems:"50" doc:"What it is to reach. An update replaces the list; a goal whose goal_id is sent back stays the one that it is."`
 	StrategistAgentID string     `json:"strategist_agent_id" immutable:"true" maxLength:"36" ref:"agent" doc:"The agent that plans. Default: one is made, with the default model."`
 	AgentIDs          []string   `json:"agent_ids" maxItems:"50" maxLength:"36" ref:"agent" doc:"The agents that the strategist may give objectives to, beside itself and those that it made."`

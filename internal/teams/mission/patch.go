@@ -33,7 +33,7 @@ type Change struct {
 	Budget      *objective.Budget     `json:"budget,omitzero" doc:"What its runs may use; members that are left out stay."`
 	Deadline    *time.Time            `json:"deadline,omitzero" format:"date-time" doc:"When it fails if it is not completed."`
 	Intent      *string               `json:"commanders_intent,omitzero" maxLength:"20000" doc:"Why it matters and what is not to be lost."`
-	Rules       *objective.Rules      `json:"roe,omitzero" doc:"What whoever works on it may do; replaces what was there."`
+	Rules       *objective.Rules      `json:"roe,omitzero" doc:"What the agent that works on it may do; replaces the former rules."`
 	Decisions   *[]objective.Decision `json:"decision_points,omitzero" maxItems:"10" doc:"What is decided by its result; replaces what was there."`
 }
 

@@ -31,7 +31,7 @@ type (
 		Body struct {
 			_ struct{} `json:"-" name:"MissionAbort"`
 
-			Reason string `json:"reason,omitzero" maxLength:"2000" doc:"Why, for whoever looks at the mission later."`
+			Reason string `json:"reason,omitzero" maxLength:"2000" doc:"Why. It is shown with the mission."`
 		}
 	}
 	streamIn struct {

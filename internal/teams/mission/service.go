@@ -37,7 +37,7 @@ func New(d Deps) *Service { return &Service{Deps: d} }
 type Start struct {
 	_ struct{} `json:"-" name:"MissionStart"`
 
-	SessionID      string      `json:"session_id" required:"true" maxLength:"36" ref:"session" doc:"The session that it belongs to. The session's agent works on what is assigned to nobody, if no agents are available."`
+	SessionID      string      `json:"session_id" required:"true" maxLength:"36" ref:"session" doc:"The session that it belongs to. If available_agents is empty, the session's agent works on the objectives that name no agent."`
 	Goal           string      `json:"goal" required:"true" minLength:"1" maxLength:"50000" doc:"What is to be reached."`
 	Plan           *Plan       `json:"plan,omitzero" doc:"How. Without a plan the planner makes one."`
 	Agents         []Available `json:"available_agents,omitzero" maxItems:"50" doc:"The agents that the planner may give objectives to. Needed without a plan, unless there is a planner_agent_id."`
@@ -93,7 +93,7 @@ func (s *Service) specOf(ctx context.Context, tenant string, in *Start) (Spec, *
 	}
 	if plan == nil && spec.PlannerID == "" {
 		return spec, nil, fault.New(fault.Malformed, "",
-			"The mission has no plan, and nobody who could make one. Send a plan, a planner_agent_id, or available_agents.")
+			"The mission has no plan and no agent that could make one. Send a plan, a planner_agent_id, or available_agents.")
 	}
 	if plan == nil && spec.Classification.Classification == "quick_reply" {
 		title := in.Goal

@@ -17,9 +17,9 @@ type Set struct {
 	Objectives     []Objective
 	Tasks          []Task
 	Now            time.Time
-	Frame          string   // what the objectives are for, for whoever works on them
+	Frame          string   // what the objectives are for; the agents that work on them read it
 	Sources        []string // untrusted ones that whatever made the plans has read
-	Worker         string   // the agent that works on what is assigned to nobody
+	Worker         string   // the agent that works on objectives that name no agent
 	Judge          string   // the agent that verifies and decides
 	MaxConcurrency int      // objectives that are in progress at a time
 	MaxStrikes     int      // failures of one objective

@@ -16,15 +16,15 @@ type Planned struct {
 	_ struct{} `json:"-" name:"PlannedObjective"`
 
 	Title       string            `json:"title" required:"true" minLength:"1" maxLength:"500" doc:"What is to be reached, in a few words."`
-	Description string            `json:"description,omitzero" maxLength:"50000" doc:"The same at length: all that whoever works on it has to know."`
+	Description string            `json:"description,omitzero" maxLength:"50000" doc:"The same at length: all that the agent that works on it has to know."`
 	Criteria    []string          `json:"success_criteria,omitzero" maxItems:"50" maxLength:"2000" doc:"What has to be true of the result, as the judge verifies it. Without any, the first result is taken."`
 	Priority    string            `json:"priority,omitzero" enum:"low,medium,high,critical" default:"medium" doc:"Which objective goes first where not all can go at once."`
-	DependsOn   []int             `json:"depends_on_indices,omitzero" maxItems:"50" doc:"The objectives that have to be completed before it; their results are shown to whoever works on it."`
+	DependsOn   []int             `json:"depends_on_indices,omitzero" maxItems:"50" doc:"The objectives that have to be completed before it; their results are shown to the agent that works on it."`
 	AgentID     string            `json:"assigned_agent_id,omitzero" maxLength:"36" ref:"agent" doc:"Who works on it. Default: the first agent of the mission."`
 	TeamID      string            `json:"assigned_team_id,omitzero" maxLength:"36" ref:"team" doc:"The team that works on it, in place of an agent."`
 	Budget      *Budget           `json:"budget,omitzero" doc:"What its runs may use. Default: no bounds but those of the mission."`
-	Intent      string            `json:"commanders_intent,omitzero" maxLength:"20000" doc:"Why it matters and what is not to be lost, for whoever works on it."`
-	Rules       *Rules            `json:"roe,omitzero" doc:"What whoever works on it may do, as instructions."`
+	Intent      string            `json:"commanders_intent,omitzero" maxLength:"20000" doc:"Why it matters, and what must be kept if the plan changes. The agent that works on it reads it."`
+	Rules       *Rules            `json:"roe,omitzero" doc:"What the agent that works on it may do, as instructions."`
 	Deadline    *time.Time        `json:"deadline,omitzero" format:"date-time" doc:"When it fails if it is not completed. Default: never."`
 	Decisions   []PlannedDecision `json:"decision_points,omitzero" maxItems:"10" doc:"What is decided by its result."`
 }

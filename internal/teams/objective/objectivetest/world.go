@@ -169,7 +169,7 @@ func (w *World) Open() (ids []string) {
 	return ids
 }
 
-// End ends a run as its agent answers, and wakes whoever waits for it.
+// End ends a run as its agent answers, and wakes what waits for it.
 func (w *World) End(id string) {
 	w.T.Helper()
 	r, req := w.Stored[id], w.Asked[id]

@@ -167,7 +167,7 @@ func (s operations) routes() []route.Route {
 		route.Action(events, s.eventsRoute), route.Action(approval, s.approvalRoute),
 		route.Action(row("GET", "/agents", "listBridgeAgents", "List the machines", readScopes), s.listRoute),
 		route.Action(row("GET", "/status", "bridgeStatus", "Get the status of the machines", readScopes), s.statusRoute),
-		route.Action(row("GET", "/deleted-machines", "listDeletedMachines", "List the machines that may not register", readScopes), s.deletedRoute),
+		route.Action(row("GET", "/deleted-machines", "listDeletedMachines", "List the deleted machines", readScopes), s.deletedRoute),
 		route.Action(forget, s.forgetRoute), route.Action(specs, s.specsRoute),
 	}
 }

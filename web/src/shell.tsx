@@ -8,6 +8,7 @@ import { Icon, type IconName } from './icons';
 import { useChanges } from './live/changes';
 import { noticeWaiting } from './notify';
 import { Palette } from './palette';
+import { Pinned } from './pins';
 import { Shortcuts } from './shortcuts';
 import { en } from './strings/en';
 import { isDark, toggleTheme } from './theme';
@@ -23,13 +24,14 @@ const Overview = lazy(() => import('./pages/overview'));
 const Settings = lazy(() => import('./pages/settings'));
 const Library = lazy(() => import('./pages/library'));
 const Teams = lazy(() => import('./pages/teams'));
+const Compare = lazy(() => import('./pages/compare'));
 const Missions = lazy(() => import('./pages/missions'));
 const Initiatives = lazy(() => import('./pages/initiatives'));
 const Marketplace = lazy(() => import('./pages/marketplace'));
 const Governance = lazy(() => import('./pages/governance'));
 const Reference = lazy(() => import('./pages/reference'));
 const SettingsNav = lazy(() => import('./settingsnav'));
-const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Missions, Initiatives, Marketplace, Governance, Reference };
+const pages = { Agents, Agent, Chat, Runs, Run, Inbox, Overview, Settings, Library, Teams, Compare, Missions, Initiatives, Marketplace, Governance, Reference };
 
 const s = en.shell;
 
@@ -169,6 +171,7 @@ function SignedIn({ me }: { me: Me }) {
               </Link>
             ))
           )}
+          {!inSettings && <Pinned />}
           <div className="foot">
             <Link className="nav" href="/reference" aria-current={current === 'reference' ? 'page' : undefined} title={s.reference}>
               <Icon name="code" />
@@ -231,6 +234,7 @@ function Pages() {
         <pages.Runs />
       </Route>
       <Route path="/runs/:id">{(p) => <pages.Run key={p.id} id={p.id} />}</Route>
+      <Route path="/runs/:id/compare/:other">{(p) => <pages.Compare key={p.id + p.other} id={p.id} other={p.other} />}</Route>
       <Route path="/overview">
         <pages.Overview />
       </Route>

@@ -5,6 +5,7 @@ import { toast } from './bus';
 import { caps } from './commands';
 import { ago, exact, initials } from './format';
 import { Icon, type IconName } from './icons';
+import { PinButton } from './pins';
 import { en } from './strings/en';
 
 const s = en.common;
@@ -207,6 +208,7 @@ export function Head({ title, crumbs, n, after, children, curl, mono, doc }: Hea
       {after}
       <div className="act">
         {curl && <CopyCurl curl={curl} />}
+        <PinButton />
         {children}
       </div>
     </div>

@@ -9,7 +9,7 @@ import { useTurn, type Part, type Turn } from '../live/turn';
 import { en } from '../strings/en';
 import { templates } from '../templates';
 import { Parts, Waiting, tryParse } from '../turn';
-import { Avatar, Button, Confirm, CopyCurl, Dialog, Empty, Failure, FormError, IconButton, Loading, Menu, Status, Time, copy, useAction, useTitle, type MenuItem } from '../ui';
+import { Avatar, Button, Confirm, CopyCurl, Dialog, Empty, Failure, Field, FormError, IconButton, Loading, Menu, Select, Status, Time, copy, useAction, useTitle, type MenuItem } from '../ui';
 import { personOf } from '../shell';
 
 const s = en.chat;
@@ -223,6 +223,19 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
       throw e;
     }
   };
+  /** Says something else in place of a message: a branch shares what was before it. */
+  const edit = async (at: number, text: string) => {
+    const before = turns[at - 1];
+    if (!before) {
+      const begun = await send<Session>('post', '/api/v1/sessions', {}, { agent_id: session.data!.agent_id });
+      await send('post', '/api/v1/sessions/{sessionId}/messages', { path: { sessionId: begun.session_id } }, { content: text });
+      go(`/chat/${begun.session_id}`);
+      return;
+    }
+    const branch = await send<Schema<'SessionBranch'>>('post', '/api/v1/sessions/{sessionId}/branch', path, { fork_point_run_id: before.runId, name: text.slice(0, 40) });
+    await send('put', '/api/v1/sessions/{sessionId}/branches/{branchId}/activate', { path: { sessionId: id, branchId: branch.branch_id } }, {});
+    await post(text, []);
+  };
   const stop = useCallback(() => {
     if (active) void send('post', '/api/v1/runs/{runId}/cancel', { path: { runId: active } }, {}).then(() => toast(s.stopped), (e: Error) => toast(e.message, true));
   }, [active]);
@@ -268,8 +281,8 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
             )}
             {messages.isLoading && <Loading rows={4} />}
             {messages.error && !messages.data && <Failure error={messages.error} retry={() => void messages.refetch()} />}
-            {turns.map((t) => (
-              <TurnBlock key={t.key} said={t} me={me.data ? personOf(me.data) : ''} name={name} live={t.runId === active && live ? turn : undefined} decide={talks} model={agent.data?.model.model_ref} />
+            {turns.map((t, i) => (
+              <TurnBlock key={t.key} onEdit={talks && !closed && !live ? (text) => edit(i, text) : undefined} first={i === 0} said={t} me={me.data ? personOf(me.data) : ''} name={name} live={t.runId === active && live ? turn : undefined} decide={talks} model={agent.data?.model.model_ref} />
             ))}
             {pending && !turns.some((t) => t.runId === pending.runId) && (
               <article className="msg">
@@ -297,6 +310,7 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
       </section>
       <aside className="ctx" aria-label={s.thisTurn}>
         <Context turn={turn} active={active} last={turns[turns.length - 1]} session={session.data} />
+        {talks && !closed && session.data && <NextModel session={session.data} />}
       </aside>
       {asking === 'close' && <Confirm title={s.closeTitle} text={s.closeText} action={s.close} onClose={() => setAsking('')} onConfirm={() => send('delete', '/api/v1/sessions/{sessionId}', path).then(() => go('/chat'))} />}
       {asking === 'share' && <Share id={id} onClose={() => setAsking('')} />}
@@ -310,7 +324,8 @@ function textLength(t: Turn): number {
   return n;
 }
 
-function TurnBlock({ said, me, name, live, decide, model }: { said: Said; me: string; name: string; live?: Turn; decide: boolean; model?: string }) {
+function TurnBlock({ said, me, name, live, decide, model, onEdit, first }: { said: Said; me: string; name: string; live?: Turn; decide: boolean; model?: string; onEdit?: (text: string) => Promise<void>; first?: boolean }) {
+  const [editing, setEditing] = useState(false);
   const parts = live ? live.parts : said.parts;
   return (
     <>
@@ -326,8 +341,9 @@ function TurnBlock({ said, me, name, live, decide, model }: { said: Said; me: st
             <div className="who">
               <b>{me}</b>
               <span className="t3 fs12">{clock(said.user.timestamp).slice(0, 5)}</span>
+              {onEdit && !editing && <IconButton small icon="edit" label={s.edit} onClick={() => setEditing(true)} />}
             </div>
-            <p style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{said.user.content}</p>
+            {editing && onEdit ? <EditMessage text={said.user.content} note={first ? s.editFirst : s.editBranch} onClose={() => setEditing(false)} onSave={onEdit} /> : <p style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{said.user.content}</p>}
             {(said.user.attachments ?? []).length > 0 && (
               <div className="row wrap" style={{ marginTop: 6 }}>
                 {said.user.attachments!.map((f) => (
@@ -374,6 +390,39 @@ function TurnBlock({ said, me, name, live, decide, model }: { said: Said; me: st
         </article>
       )}
     </>
+  );
+}
+
+function EditMessage({ text, note, onSave, onClose }: { text: string; note: string; onSave: (text: string) => Promise<void>; onClose: () => void }) {
+  const [value, setValue] = useState(text);
+  const [busy, error, run] = useAction(() => onSave(value.trim()), onClose);
+  return (
+    <form onSubmit={(e) => (e.preventDefault(), value.trim() && void run())} onKeyDown={(e) => e.key === 'Escape' && (e.stopPropagation(), onClose())}>
+      <textarea className="in" rows={3} value={value} aria-label={s.edit} autoFocus onChange={(e) => setValue(e.target.value)} />
+      <p className="t3 fs12" style={{ margin: '4px 0 8px' }}>{note}</p>
+      <div className="row">
+        <Button small kind="primary" type="submit" icon="branch" label={s.sendEdited} busy={busy} disabled={!value.trim() || value.trim() === text.trim()} />
+        <Button small kind="quiet" label={en.common.cancel} onClick={onClose} />
+      </div>
+      <FormError error={error} />
+    </form>
+  );
+}
+
+/** The model of the next turns of this conversation. */
+function NextModel({ session }: { session: Session }) {
+  const models = useGet<Schema<'LlmModels'>>('/api/v1/llm/models', {}, { retry: false, staleTime: 60_000 });
+  const now = session.model_override?.model_ref ?? '';
+  const ids = [...new Set([...(models.data?.models ?? []).filter((m) => m.modality === 'chat').map((m) => m.id), ...(now ? [now] : [])])];
+  const set = (ref: string) =>
+    void send('put', '/api/v1/sessions/{sessionId}', { path: { sessionId: session.session_id } }, { model_override: ref ? { provider: ref.startsWith('builtin/') ? 'custom' : 'openai_compat', model_ref: ref } : null }).then(
+      () => toast(ref ? s.modelSet(ref) : s.modelReset),
+      (e: Error) => toast(e.message, true),
+    );
+  return (
+    <div style={{ marginTop: 22 }}>
+      <Field label={s.nextModel}>{(p) => <Select {...p} value={now} onChange={set} options={[['', s.agentsModel], ...ids.map((m) => [m, m] as const)]} />}</Field>
+    </div>
   );
 }
 
@@ -431,12 +480,6 @@ function Context({ turn, active, last, session }: { turn: Turn; active?: string;
         )}
       </dl>
       {session && session.branches.length > 1 && <Branches session={session} />}
-      {session?.model_override && (
-        <>
-          <h2 className="h2" style={{ marginTop: 22 }}>{s.model}</h2>
-          <p className="mono fs12" style={{ marginTop: 6 }}>{JSON.stringify(session.model_override)}</p>
-        </>
-      )}
     </>
   );
 }

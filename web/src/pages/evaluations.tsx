@@ -246,8 +246,9 @@ function OneEvaluation({ agent, id, names }: { agent: string; id: string; names:
                   {rows.map((x) => (
                     <tr key={x.case_id}>
                       <td>
-                        <Link href={x.run_id ? `/runs/${x.run_id}` : '#'} aria-label={s.openRun}>
+                        <Link href={x.run_id ? `/runs/${x.run_id}` : '#'}>
                           <Status of={x.passed ? 'passed' : 'failed'} />
+                          <span className="vh">: {s.openRun}</span>
                         </Link>
                       </td>
                       <td>

@@ -93,6 +93,7 @@ function One({ id, names, refs, kind }: { id: string; names: Map<string, string>
               ))}
             </ul>
           </section>
+          {i.agent_ids.length + i.team_ids.length > 0 && (
           <section className="sec">
             <h2 style={{ marginBottom: 8 }}>{s.people}</h2>
             <ul className="col" style={{ gap: 6 }}>
@@ -105,6 +106,7 @@ function One({ id, names, refs, kind }: { id: string; names: Map<string, string>
               ))}
             </ul>
           </section>
+          )}
         </aside>
       </div>
       {editing && <Edit kind={kind} row={i as unknown as Value} params={path} onClose={() => setEditing(false)} />}

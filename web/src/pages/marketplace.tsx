@@ -159,7 +159,7 @@ function OneListing({ id }: { id: string }) {
       <div className="ovg" style={{ borderTop: '1px solid var(--line)' }}>
         <div>
           <section className="sec">
-            <p>{l.description}</p>
+            <p className={l.description ? '' : 't3'}>{l.description || s.noText}</p>
             {l.readme && <div className="msg" data-one="" style={{ marginTop: 12 }}><Text text={l.readme} /></div>}
             {l.tags.length > 0 && (
               <p className="row wrap" style={{ marginTop: 12 }}>

@@ -1,5 +1,5 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { useEffect, useMemo, useRef, useState } from 'react';
+import { Suspense, lazy, useEffect, useMemo, useRef, useState } from 'react';
 import { Link, useLocation, useSearch } from 'wouter';
 import { api, curlOf, may, noticeError, queries, send, useGet, useMe, type Page, type Schema } from '../api';
 import { toast } from '../bus';
@@ -10,10 +10,12 @@ import { Icon, type IconName } from '../icons';
 import { useFollow } from '../live/changes';
 import { useVisible } from '../live/turn';
 import { runMs } from '../runtable';
+import { compare } from '../strings/compare';
 import { en } from '../strings/en';
 import { ApprovalCard, QuestionCard, Text } from '../turn';
 import { Block, Button, Dialog, Failure, Field, FormError, Head, IconButton, Json, Loading, Menu, Status, Tabs, Time, copy, runStatus, sentence, useAction, useTick, type MenuItem } from '../ui';
 
+const ChooseRun = lazy(() => import('./compare').then((m) => ({ default: m.ChooseRun })));
 const s = en.run;
 type Run = Schema<'Run'>;
 type Span = Schema<'RunSpan'>;
@@ -31,6 +33,7 @@ export default function RunPage({ id }: { id: string }) {
   const run = useGet<Run>('/api/v1/runs/{runId}', path, { every: (r) => (r && final.has(r.status) ? false : 2000) });
   const agent = useGet<Schema<'Agent'>>('/api/v1/agents/{agentId}', { path: { agentId: run.data?.agent_id ?? '' } }, { enabled: !!run.data, retry: false, staleTime: 60_000 });
   const [forking, setForking] = useState<number | null>(null);
+  const [comparing, setComparing] = useState(false);
   const r = run.data;
   const ended = r ? final.has(r.status) : false;
   useFollow(id, !!r && !ended && tab !== 'events');
@@ -47,6 +50,7 @@ export default function RunPage({ id }: { id: string }) {
     () => [
       { id: 'run.curl', title: en.common.copyCurl, keys: 'shift+c', icon: 'code', run: () => void copy(curlOf('GET', '/api/v1/runs/{runId}', path), en.common.curlCopied) },
       ...(acts && ended && r ? [{ id: 'run.fork', title: s.fork, keys: 'f', icon: 'fork' as const, run: () => setForking(r.step_seq) }] : []),
+      ...(ended ? [{ id: 'run.compare', title: compare.with, keys: 'd', icon: 'compare' as const, run: () => setComparing(true) }] : []),
       ...(canContinue ? [{ id: 'run.continue', title: s.continue, keys: 'c', icon: 'play' as const, run: () => act('continue') }] : []),
     ],
     // eslint-disable-next-line
@@ -61,6 +65,7 @@ export default function RunPage({ id }: { id: string }) {
     if (r.status === 'paused' && !r.pending_input) menu.push({ label: s.resume, icon: 'play', run: () => act('resume') });
     if (!ended) menu.push({ label: s.cancel, icon: 'stop', danger: true, run: () => act('cancel') });
   }
+  menu.push({ label: compare.with, icon: 'compare', run: () => setComparing(true) });
   if (r.session_id) menu.push({ label: s.openChat, icon: 'chat', run: () => go(`/chat/${r.session_id}`) });
   menu.push({ label: s.copyId, icon: 'copy', run: () => void copy(id) }, { label: s.family, icon: 'teams', run: () => go(`/runs?root_run_id=${r.root_run_id ?? id}`) });
   const to = (t: string) => `/runs/${id}${t === 'timeline' ? '' : `?tab=${t}`}`;
@@ -97,6 +102,11 @@ export default function RunPage({ id }: { id: string }) {
       {tab === 'events' && <Events id={id} live={!ended} />}
       {tab === 'io' && <InputOutput run={r} />}
       {tab === 'files' && <Files run={r} />}
+      {comparing && (
+        <Suspense>
+          <ChooseRun run={r} onClose={() => setComparing(false)} />
+        </Suspense>
+      )}
       {forking !== null && <Fork run={r} seq={forking} onClose={() => setForking(null)} />}
     </>
   );

@@ -32,6 +32,7 @@ export const market = {
   review: 'Review',
   sent: 'Thank you',
   reviews: 'Reviews',
+  noText: 'The company gives no description.',
   noReviews: 'Nobody has rated it yet.',
   version: 'Version',
   listed: 'Listed',

@@ -1,0 +1,91 @@
+// Runs are compared, messages changed, models switched, and pages pinned.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { api, broken, inspect, launch, signedIn, url } from './harness.mjs';
+
+let browser;
+let context;
+let page;
+let agent;
+
+before(async () => {
+  browser = await launch();
+  agent = await api('POST', '/api/v1/agents', { name: 'Twice', built_in_tools: ['calculator'] });
+  ({ context, page } = await signedIn(browser));
+});
+after(async () => {
+  await context?.close();
+  await browser?.close();
+});
+
+const run = async (message) => {
+  const made = await api('POST', '/api/v1/runs', { agent_id: agent.agent_id, input: { message } });
+  return (await api('GET', `/api/v1/runs/${made.run_id}/wait?timeout_sec=30`)).run_id;
+};
+
+test('two runs are compared side by side', async () => {
+  const first = await run('call calculator {"expression": "1+1"}');
+  const second = await run('say: something else');
+  await page.goto(`${url}/runs/${first}`);
+  await page.click('.ph button[aria-haspopup=menu]');
+  await page.click('[role=menuitem]:has-text("Compare with another run")');
+  await page.click('dialog .nav:has-text("something else")');
+  await page.waitForURL(`**/runs/${first}/compare/${second}`);
+  await page.waitForSelector('.note:has-text("differ first at step")');
+  await page.waitForSelector('.code .ins:has-text("something else")');
+  assert.ok((await page.locator('tr[data-differs]').count()) >= 1);
+  assert.deepEqual(await inspect(page, [`runs/${first}/compare/${second}`]), []);
+});
+
+test('a changed message makes a branch, and the first one a new conversation', async () => {
+  const session = await api('POST', '/api/v1/sessions', { agent_id: agent.agent_id });
+  for (const word of ['one', 'two']) {
+    const { run_id } = await api('POST', `/api/v1/sessions/${session.session_id}/messages`, { content: `say: ${word}` });
+    await api('GET', `/api/v1/runs/${run_id}/wait?timeout_sec=30`);
+  }
+  await page.goto(`${url}/chat/${session.session_id}`);
+  await page.waitForSelector('.md:has-text("two")');
+  await page.locator('button[aria-label="Change this message"]').nth(1).click();
+  await page.fill('.msg form textarea', 'say: three');
+  await page.click('.msg form button[type=submit]');
+  await page.waitForSelector('.md:has-text("three")');
+  assert.equal(await page.locator('.md:has-text("two")').count(), 0);
+  assert.ok(await page.locator('.md:has-text("one")').count());
+  assert.equal((await api('GET', `/api/v1/sessions/${session.session_id}`)).branches.length, 2);
+  await page.locator('button[aria-label="Change this message"]').first().click();
+  await page.fill('.msg form textarea', 'say: anew');
+  await page.click('.msg form button[type=submit]');
+  await page.waitForURL((u) => u.pathname.startsWith('/chat/') && !u.pathname.endsWith(session.session_id));
+  await page.waitForSelector('.md:has-text("anew")');
+});
+
+test('the model of the next turn is switched, and back', async () => {
+  const session = await api('POST', '/api/v1/sessions', { agent_id: agent.agent_id });
+  await page.goto(`${url}/chat/${session.session_id}`);
+  await page.getByLabel('Model of the next turn').selectOption('builtin/echo');
+  await page.waitForSelector('text=The next turn asks builtin/echo');
+  assert.equal((await api('GET', `/api/v1/sessions/${session.session_id}`)).model_override.model_ref, 'builtin/echo');
+  await page.getByLabel('Model of the next turn').selectOption('');
+  await page.waitForSelector('text=The next turn asks the model of the agent');
+  assert.equal((await api('GET', `/api/v1/sessions/${session.session_id}`)).model_override, null);
+});
+
+test('a view of a list is pinned with its filters, by keyboard', async () => {
+  await page.goto(`${url}/runs?status=completed`);
+  await page.waitForSelector('td:has-text("something else")');
+  await page.keyboard.press('p');
+  await page.fill('dialog input', 'What is done');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('nav.side a:has-text("What is done")');
+  await page.goto(`${url}/overview`);
+  await page.click('nav.side a:has-text("What is done")');
+  await page.waitForURL('**/runs?status=completed');
+  await page.waitForSelector('button[aria-label="Take the pin away"][aria-pressed=true]');
+  assert.deepEqual(await inspect(page, ['runs?status=completed']), []);
+  await page.click('button[aria-label="Take the pin away"]');
+  await page.waitForSelector('nav.side a:has-text("What is done")', { state: 'detached' });
+});
+
+test('no script failed, and nothing was asked of another server', () => {
+  assert.deepEqual(broken, []);
+});

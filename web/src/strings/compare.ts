@@ -1,0 +1,43 @@
+import { times } from './en';
+
+/** Texts of comparing runs, of pins and views, and of changing what was said. */
+export const compare = {
+  title: 'Compare',
+  same: 'The runs did the same',
+  differ: (n: number) => `They differ first at step ${n}`,
+  run: 'Run',
+  other: 'The other run',
+  status: 'Status',
+  agent: 'Agent',
+  started: 'Started',
+  time: 'Time',
+  tokens: 'Tokens',
+  cost: 'Cost',
+  steps: 'Steps',
+  answer: 'Answer',
+  sameAnswer: 'The answers are the same.',
+  step: 'Step',
+  differs: 'Differs in',
+  onlyHere: 'only in the first',
+  onlyThere: 'only in the other',
+  equal: 'the same',
+  cut: 'Only the first steps are compared.',
+  onlyDiffering: 'Differing steps only',
+  with: 'Compare with another run',
+  choose: 'Which run?',
+  id: 'Or its id',
+  show: 'Compare',
+  none: 'The agent has no other run.',
+  swap: 'Swap',
+  nothing: (n: number) => `All ${times(n, 'step is', 'steps are')} the same.`,
+};
+export const pins = {
+  title: 'Pinned',
+  pin: 'Pin this page',
+  unpin: 'Take the pin away',
+  name: 'Name',
+  text: 'It stands in the sidebar of this browser, with the filters that are set now.',
+  save: 'Pin',
+  full: 'Seven things can be pinned; take one away first.',
+  gone: 'The pin is gone',
+};

@@ -16,7 +16,8 @@ type machines struct{ bridge *bridge.Service }
 
 func newMachines(p *platform, agents *agents) *machines {
 	return &machines{&bridge.Service{
-		Store: bridgesql.New(p.db), Agents: agents.agents, Specs: agents.source, Gate: guardrail.Gate{All: agents.guardrails},
+		Store: bridgesql.New(p.db), Agents: agents.agents, Specs: agents.source,
+		Gate:   guardrail.Gate{All: agents.guardrails, Platform: p.config.PlatformGuardrails},
 		Writer: p.db, Hub: p.hub, Clock: p.clock, Box: p.box, Audit: p.audit,
 	}}
 }

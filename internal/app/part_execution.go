@@ -76,7 +76,7 @@ func newExecution(
 	x.engine = engine.New(engine.Config{
 		Writer: p.db, Runs: store, Log: x.events, Queue: p.queue, Hub: p.hub, Agents: agents.source,
 		Models: models.resolver, Client: models.client, Limits: models.limiter, Counter: models.wire, Tools: tools.registry,
-		Gate: guardrail.Gate{All: agents.guardrails}, Governor: permitted.governor(),
+		Gate: guardrail.Gate{All: agents.guardrails, Platform: p.config.PlatformGuardrails}, Governor: permitted.governor(),
 		Remote: remoteTools{agents.servers, connected.service}, Machines: machines.bridge,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,

@@ -19,25 +19,31 @@ type Gate struct {
 	policy.AllowAll
 
 	All *Guardrails
+	// Platform returns the operator's guardrails, which come before those of agents; they
+	// may change. Nil: there are none.
+	Platform func() *Platform
 }
 
 var _ policy.Gate = Gate{}
 
 // Watches implements [policy.Gate].
 func (g Gate) Watches(ctx context.Context, r policy.Run) (policy.Watch, error) {
+	p := g.platform()
+	all := policy.Watch{Input: p.covers(policy.Input), Output: p.covers(policy.Output), Tool: p.covers(policy.Tool)}
 	if none(r.Guardrails) {
-		return policy.Watch{}, nil
+		return all, nil
 	}
 	s, invalid := readSettings(r.Guardrails)
 	if invalid != nil {
 		return policy.Watch{Input: true, Output: true, Tool: true}, nil
 	}
-	var w policy.Watch
+	w := all
 	for stage, watched := range map[policy.Stage]*bool{policy.Input: &w.Input, policy.Output: &w.Output, policy.Tool: &w.Tool} {
-		var err error
-		if *watched, err = g.watchesStage(ctx, r, s, stage); err != nil {
+		own, err := g.watchesStage(ctx, r, s, stage)
+		if err != nil {
 			return policy.Watch{}, err
 		}
+		*watched = *watched || own
 	}
 	return w, nil
 }
@@ -88,10 +94,26 @@ func (g Gate) BeforeAnswer(ctx context.Context, r policy.Run, text string) (poli
 // local, then the others in the agent's order. Each receives the text as the ones
 // before it left it. The first block ends the check.
 func (g Gate) check(ctx context.Context, q checkInput) (policy.Verdict, error) {
-	if none(q.run.Guardrails) {
+	p := g.platform()
+	if p == nil && none(q.run.Guardrails) {
 		return policy.Verdict{}, nil
 	}
 	a := gateCheck{gate: g, q: q}
+	if p != nil {
+		for i := range p.rules {
+			rule := &p.rules[i]
+			if !rule.of.covers(q.stage) {
+				continue
+			}
+			id := "platform." + rule.of.Name
+			if err := a.runChecker(ctx, rule.compiled, id, rule.of.Name, action(rule.of.Action)); err != nil || a.v.Refused {
+				return a.v, err
+			}
+		}
+	}
+	if none(q.run.Guardrails) {
+		return a.v, nil
+	}
 	s, invalid := readSettings(q.run.Guardrails)
 	if invalid != nil {
 		a.block("", "guardrails", fmt.Sprintf("The agent's guardrails cannot be read (%s: %s), so everything is blocked.",

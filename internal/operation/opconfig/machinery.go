@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/internal/agents/guardrail"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/route"
 	"agentd/internal/operation/setting"
@@ -23,7 +24,10 @@ type machinery struct {
 	server     *setting.Section[Server]
 	markup     *setting.Section[Markup]
 
-	trusted atomic.Pointer[trusted]
+	guardrails *setting.Section[Guardrails]
+
+	trusted  atomic.Pointer[trusted]
+	platform atomic.Pointer[guardrail.Platform]
 }
 
 // Machinery is the initial values of the sections about how the service works.
@@ -49,6 +53,13 @@ func (c *Config) addMachinery(s *setting.Service, m Machinery) {
 		evaluation: setting.Add(s, &setting.Section[Evaluation]{Name: "evaluation", Initial: m.Evaluation, Check: checkEvaluation}),
 		buffers: setting.Add(s, &setting.Section[Backpressure]{
 			Name: "backpressure", Initial: m.Buffers, Changed: func(b *Backpressure) { m.Buffer(*b) },
+		}),
+		guardrails: setting.Add(s, &setting.Section[Guardrails]{
+			Name: "guardrails", Initial: Guardrails{Guardrails: []guardrail.PlatformRule{}}, Check: checkGuardrails,
+			Changed: func(g *Guardrails) {
+				now, _ := guardrail.CompilePlatform(g.Guardrails)
+				c.platform.Store(now)
+			},
 		}),
 		server: setting.Add(s, &setting.Section[Server]{Name: "server", Initial: m.Server, Check: checkServer}),
 		markup: setting.Add(s, &setting.Section[Markup]{
@@ -197,6 +208,23 @@ type trusted struct {
 // MaxBody returns how long a JSON body may be.
 func (c *Config) MaxBody() int64 { return c.server.Get().MaxBody }
 
+// Guardrails is the guardrails of all agents.
+type Guardrails struct {
+	_ struct{} `json:"-" name:"AdminConfigGuardrails"`
+
+	Guardrails []guardrail.PlatformRule `json:"guardrails" required:"true" maxItems:"100" doc:"The guardrails, in the order in which they check. A run that is at work has those that it began with."`
+}
+
+func checkGuardrails(g *Guardrails) error {
+	if _, wrong := guardrail.CompilePlatform(g.Guardrails); wrong != nil {
+		return fault.BadFields(wrong...)
+	}
+	return nil
+}
+
+// PlatformGuardrails returns the guardrails of all agents; nil: there are none.
+func (c *Config) PlatformGuardrails() *guardrail.Platform { return c.platform.Load() }
+
 // Markup is what companies pay beyond what models cost.
 type Markup struct {
 	_ struct{} `json:"-" name:"AdminConfigMarkupValues"`
@@ -241,6 +269,10 @@ func (c *Config) machineryRoutes() (all []route.Route) {
 	all = append(all, routes(c.server, published[Server, Server]{
 		name: "server", id: "Server", what: "how requests are taken", shown: itself[Server], example: `{"max_body_bytes": 10485760}`,
 		doc: "How requests are taken.",
+	})...)
+	all = append(all, routes(c.guardrails, published[Guardrails, Guardrails]{
+		name: "guardrails", id: "Guardrails", what: "guardrails of all agents", shown: itself[Guardrails], example: `{"guardrails": []}`,
+		doc: "Guardrails that check the agents of all companies, before their own ones.",
 	})...)
 	return append(all, routes(c.markup, published[Markup, MarkupDocument]{
 		name: "markup", id: "Markup", what: "the markup of models", wrap: "markup", example: `{"markup": {"percent": 0}}`,

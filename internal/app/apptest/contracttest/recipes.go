@@ -222,7 +222,10 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: apptest.Object{"name": "made by a test"}},
 
-	"setUserRole":             {body: apptest.Object{"role": "developer"}},
+	"setUserRole": {body: apptest.Object{"role": "developer"}},
+	"dataSubjectErasure": {with: func(c *Company) apptest.Object {
+		return apptest.Object{"subject_id": c.IDs["userId"][0], "dry_run": true}
+	}},
 	"transferTenantOwnership": {ids: func(c *Company, call *Call) { call.Path["userId"] = c.IDs["userId"][1] }}, // the first is deleted
 	"inviteUser": {with: func(*Company) apptest.Object {
 		return apptest.Object{"email": ident.New() + "@example.com", "role": "viewer"}

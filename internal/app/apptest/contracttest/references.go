@@ -10,6 +10,7 @@ var References = map[string]string{
 	"session_id": "sessionId",
 	"dataset_id": "datasetId",
 	"run_ids":    "runId",
+	"subject_id": "userId", // a member whose data is read or erased
 
 	"baseline_eval_run_id": "evalRunId",
 	"eval_run_id":          "evalRunId",

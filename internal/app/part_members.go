@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -136,7 +135,10 @@ func addedProviders(p *platform, out *egress) (*loginprovider.Service, func() []
 	s := loginprovider.New(loginprovider.Deps{
 		Settings: p.settings, ValidID: signin.ValidProviderID,
 		CheckIssuer: func(_ context.Context, url string) error {
-			return errors.Join(signin.CheckIssuer(url), outbound.CheckURL(url))
+			if err := signin.CheckIssuer(url); err != nil {
+				return err
+			}
+			return outbound.CheckURL(url)
 		},
 		Changed: func(set map[string]loginprovider.Provider) {
 			all := []signin.ConfiguredProvider{}

@@ -92,6 +92,14 @@ func (c *Company) email() string {
 	return c.Expect(200, "GET", "/api/v1/me", nil)["user"].(apptest.Object)["email"].(string)
 }
 
+func erasesMember(c *Company) apptest.Object {
+	return apptest.Object{"subject_id": c.IDs["userId"][0], "dry_run": true}
+}
+
+func loginProvider(*Company) apptest.Object {
+	return apptest.Object{"client_id": "a client", "client_secret": "a secret", "issuer": "https://id.example.com"}
+}
+
 // needsPerson are operations that need what a person has in a letter, in an app or
 // from a provider. TestSignIn and its neighbours do them.
 var needsPerson = map[string]bool{

@@ -97,10 +97,9 @@ var recipes = map[string]recipe{
 	"verifyOtpCode":        {body: apptest.Object{"email": "ann@example.com", "code": "123456"}},
 	"register":             {body: apptest.Object{"email": "ann@example.com", "accept_terms": true, "accept_privacy": true}},
 	"exchangeOAuthAppCode": {body: apptest.Object{"code": "a code", "code_verifier": strings.Repeat("v", 43)}},
-	"googleOneTapAuth":     {body: apptest.Object{"credential": "a token"}},
-	"verifyMfa":            {body: apptest.Object{"code": "123456"}},
-	"verifyMfaRecovery":    {body: apptest.Object{"code": "ABCD-EFGH-IJKL-MNOP"}},
-	"disableMfa":           {body: apptest.Object{"code": "123456"}},
+	"googleOneTapAuth":     {body: apptest.Object{"credential": "a token"}}, "verifyMfa": {body: apptest.Object{"code": "123456"}},
+	"verifyMfaRecovery": {body: apptest.Object{"code": "ABCD-EFGH-IJKL-MNOP"}},
+	"disableMfa":        {body: apptest.Object{"code": "123456"}},
 	"enrolMfa": {body: apptest.Object{"label": "a test"},
 		ids: func(c *Company, _ *Call) { c.Admin().Exec(`DELETE FROM signin_factors`) }},
 
@@ -222,10 +221,8 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: apptest.Object{"name": "made by a test"}},
 
-	"setUserRole": {body: apptest.Object{"role": "developer"}},
-	"dataSubjectErasure": {with: func(c *Company) apptest.Object {
-		return apptest.Object{"subject_id": c.IDs["userId"][0], "dry_run": true}
-	}},
+	"setUserRole":        {body: apptest.Object{"role": "developer"}},
+	"dataSubjectErasure": {with: erasesMember}, "adminPutOAuthProvider": {with: loginProvider},
 	"transferTenantOwnership": {ids: func(c *Company, call *Call) { call.Path["userId"] = c.IDs["userId"][1] }}, // the first is deleted
 	"inviteUser": {with: func(*Company) apptest.Object {
 		return apptest.Object{"email": ident.New() + "@example.com", "role": "viewer"}

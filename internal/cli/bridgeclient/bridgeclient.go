@@ -232,7 +232,7 @@ func (m *machine) take(ctx context.Context, j *journal) {
 		switch over := errors.Is(context.Cause(ctx), errCancelled); {
 		case j.Ended && (err == nil || over): // the server says so too, once it has the result
 			m.Say("Task %s is done.", id)
-		case over:
+		case over || errors.Is(err, errDropped): // an answer may say so before the connection does
 			m.Say("Task %s was ended by the server.", id)
 		case err != nil && ctx.Err() == nil:
 			m.Say("Task %s: %v", id, err)

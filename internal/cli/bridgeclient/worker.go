@@ -70,7 +70,7 @@ type agentConfig struct {
 // errDropped reports that the server does not want the task to be worked on any more.
 var errDropped = errors.New("the server has ended the task")
 
-// work takes the task from where its journal is to its end.
+// work takes the task from where its journal is to its end. Errors: errDropped.
 func (w *worker) work(ctx context.Context) error {
 	err := w.begin(ctx)
 	for turn := 0; err == nil && !w.j.Ended; turn++ {
@@ -87,7 +87,7 @@ func (w *worker) work(ctx context.Context) error {
 		err = w.flush(ctx)
 	}
 	if err == nil || errors.Is(err, errDropped) {
-		return w.j.remove()
+		return cmp.Or(w.j.remove(), err)
 	}
 	return err
 }

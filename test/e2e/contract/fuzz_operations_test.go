@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -252,9 +253,11 @@ func TestMutatedBodies(t *testing.T) {
 	t.Parallel()
 	apptest.EachEngine(t, func(t *testing.T, n *apptest.Server) {
 		c := contracttest.NewOwnCompany(t, n)
-		for i, op := range contracttest.Operations(c.Server) {
+		for _, op := range contracttest.Operations(c.Server) {
 			t.Run(op.TestName(), func(t *testing.T) {
 				c := c.WithT(t)
+				seed := fnv.New64a() // by its id, so that what is tried does not change with the operations before it
+				_, _ = seed.Write([]byte(op.ID))
 				rounds := 6
 				if op.BodySchema != nil {
 					rounds = 30
@@ -267,7 +270,7 @@ func TestMutatedBodies(t *testing.T) {
 				// Chance may have all of the first bodies be refused, but not of many.
 				for round := 0; round < rounds || alike() && rounds < 300; round++ {
 					rounds = max(rounds, round+1)
-					statuses[tryBytes(c, op, noise(uint64(i*1000+round), 400))]++
+					statuses[tryBytes(c, op, noise(seed.Sum64()+uint64(round), 400))]++
 				}
 				t.Log(statuses)
 				if alike() {

@@ -113,6 +113,7 @@ func TestTheProgram(t *testing.T) {
 	b.says("is connected as the agent forge")
 	id := cli(t, p, "run", "forge", "Build it.", "--detach")
 	b.says("waits for an approval of run_command")
+	p.WaitStatus(id, "awaiting_approval") // the program says so before the server knows
 	b.kill()
 	p.Kill()
 	p.Start()

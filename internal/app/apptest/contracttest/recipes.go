@@ -223,6 +223,8 @@ var recipes = map[string]recipe{
 
 	"setUserRole":        {body: apptest.Object{"role": "developer"}},
 	"dataSubjectErasure": {with: erasesMember}, "adminPutOAuthProvider": {with: loginProvider},
+	"dataSubjectAccess":       {ids: func(c *Company, call *Call) { call.Query.Set("subject_id", c.IDs["userId"][0]) }},
+	"getImmutableAudit":       {ids: func(c *Company, call *Call) { call.Query.Set("tenant_id", c.IDs["subordinate"][0]) }},
 	"transferTenantOwnership": {ids: func(c *Company, call *Call) { call.Path["userId"] = c.IDs["userId"][1] }}, // the first is deleted
 	"inviteUser": {with: func(*Company) apptest.Object {
 		return apptest.Object{"email": ident.New() + "@example.com", "role": "viewer"}

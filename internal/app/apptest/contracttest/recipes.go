@@ -79,12 +79,16 @@ var recipes = map[string]recipe{
 	"compareRuns":       {ids: func(c *Company, call *Call) { call.Query.Set("with", c.IDs["runId"][0]) }},
 	"deleteRunFeedback": {ids: func(c *Company, call *Call) { call.Query.Set("message_id", c.Mark) }},
 	"getSessionRunFeedback": {ids: func(c *Company, call *Call) {
+		call.Path["sessionId"] = c.CreateSession(c.IDs["agentId"][0], nil)
 		call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark)
 		call.Query.Set("message_id", c.Mark)
 	}},
 	"putSessionRunFeedback": {
 		body: apptest.Object{"message_id": "reply", "reaction": "up"},
-		ids:  func(c *Company, call *Call) { call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark) },
+		ids: func(c *Company, call *Call) {
+			call.Path["sessionId"] = c.CreateSession(c.IDs["agentId"][0], nil)
+			call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark)
+		},
 	},
 	"createRunCheckpoint": {ids: func(c *Company, call *Call) { call.Path["runId"] = c.startPausedRun() }},
 	"respondToRun": {

@@ -108,6 +108,9 @@ func TestProgramsWorkOnCopies(t *testing.T) {
 // within its bounds, and the program beside it does not notice.
 func TestProgramsAreBounded(t *testing.T) {
 	t.Parallel()
+	if underRace {
+		t.Skip("the race detector takes more memory than programs may")
+	}
 	r := newRunner(t)
 	for name, c := range map[string]struct {
 		script string

@@ -34,18 +34,11 @@ func endedMission(c *Company, call *Call) {
 	apptest.Eventually(c.T, func() bool { return c.Expect(200, "GET", path, nil)["completed_at"] != nil })
 }
 
-// runningMission makes a mission that has more to do than it does by the time of the call.
+// runningMission makes a mission whose agent's model does not answer.
 func runningMission(c *Company, call *Call) {
 	body := planned(c)
-	var chain []apptest.Object
-	for i := range 300 {
-		one := apptest.Object{"title": c.Mark}
-		if i > 0 {
-			one["depends_on_indices"] = []int{i - 1}
-		}
-		chain = append(chain, one)
-	}
-	body["plan"] = apptest.Object{"objectives": chain}
+	body["plan"] = apptest.Object{"objectives": []apptest.Object{{"title": c.Mark, "description": c.Mark}}}
+	body["available_agents"] = []apptest.Object{{"agent_id": c.IDs["agentId"][3], "name": c.Mark}}
 	call.Path["missionId"] = c.Expect(201, "POST", "/api/v1/missions", body)["mission_id"].(string)
 }
 

@@ -1,0 +1,5 @@
+//go:build !race
+
+package workcommand
+
+const underRace = false

@@ -70,7 +70,7 @@ func (p tenantProfile) routes() []route.Route {
 	put := route.Row{
 		Method: "PUT", Path: "/api/v1/tenants/me", ID: "updateTenant", Tag: "Tenants", Summary: "Update the company's profile",
 		Doc:    "Fields that are left out stay. PUT and PATCH do the same.",
-		Scopes: []authz.Scope{"tenants:write"}, Role: authz.Owner, Fresh: true, BodyOf: reflect.TypeFor[tenantChange](), Errors: []int{409},
+		Scopes: []authz.Scope{"tenants:write"}, Role: authz.Owner, Fresh: true, BodyOf: reflect.TypeFor[tenantChange](), Errors: []int{404, 409},
 		Conditional: true,
 	}
 	patch := put

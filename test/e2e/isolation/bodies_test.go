@@ -125,7 +125,11 @@ func alone(op, path string, body object) object {
 // absences are what operations answer to a body that names what is not there,
 // where that is neither 404 nor, in a list, 422.
 var absences = map[string]int{
-	"createTask agent_ids":           404,
+	"createTask agent_ids":             404,
+	"updateTenant published_agent_ids": 404, "patchTenant published_agent_ids": 404,
+	"createMarketplaceListing agent_id": 422, "createIntegration agent_id": 422, "startIntegrationOAuth agent_id": 422,
+	"startIntegrationOAuth integration_id": 422, "addAgentIntegration integration_id": 422, "bridgeRegister parent_agent_id": 422,
+	"bridgeDeregister agent_id":      200, // who is not there has left
 	"sendSessionMessage file_ids":    404,
 	"bulkDeleteSessions session_ids": 200, // the others are deleted; it stands among the failed
 }
@@ -138,6 +142,8 @@ var exclusive = map[string][]string{
 // plainFree are the fields of any JSON in which nothing names a thing of the
 // platform, and why. By path, or by operation and path.
 var plainFree = map[string]string{
+	"[].metrics": "numbers of a machine", "context": "for the model to read", "stats": "numbers of a machine", "properties": "counted by name alone",
+	"confirm": "true, or the id of the person once more", "decisions[].arguments": "of a tool, whose own checks hold",
 	"importAdminConfig sections": "settings of the whole service, which names nothing of a company",
 	"sanction":                   "only null counts", "messages[].parts[].data": "for the model to read",
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",

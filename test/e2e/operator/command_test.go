@@ -10,6 +10,7 @@ import (
 // Commands run in workspaces once the operator allows their programs, and no longer (rule
 // D18-run-command).
 func TestRunCommand(t *testing.T) {
+	apptest.SkipUnderRace(t) // whose memory is more than programs may have
 	t.Parallel()
 	n := apptest.Start(t, nil)
 	workspace := "/api/v1/workspaces/" + n.Expect(201, "POST", "/api/v1/workspaces", object{})["workspace_id"].(string)

@@ -112,7 +112,7 @@ func TestMCPLimits(t *testing.T) {
 		}
 	}
 	for _, limit := range []string{"max_processes_per_tenant", "max_processes"} {
-		put(n, "mcp", object{limit: nil})
+		put(n, "mcp", object{"max_processes": nil, "max_processes_per_tenant": nil})
 		use()
 		put(n, "mcp", object{limit: 1})
 		if got := add(); got == "active" {

@@ -127,7 +127,10 @@ var References = map[string]string{
 	"continuation_token":       "", // of the run in the path alone: TestContinuationsOfOthers
 
 	// Of a machine's own choice: another member's is as if there were none.
-	"machine_id": "", "pushBridgeTaskEvents event_id": "", "pushBridgeTaskEvents approval_id": "", "tool_call_id": "",
+	"compareRuns with": "runId", "strategic_goals[].root_objective_id": "", // the platform sets it
+	"plan_id": "", "captcha_token": "", "decisions[].id": "", // with a kind; each row says by itself whether it was decided
+	"[].event_id": "", "[].approval_id": "", "[].input_tokens": "", "[].output_tokens": "", // of a machine's own counting
+	"machine_id": "", "tool_call_id": "",
 	"installed_specs[].spec_id": "",
 
 	"token": "", // of the invite in the path, or of a mail
@@ -154,6 +157,8 @@ var PlainParameters = map[string]bool{
 // Unconditional lists the parameters of operations that answer the same whether
 // or not the resource exists, with their status.
 var Unconditional = map[string]int{
+	"compareRuns with": 404, "dataSubjectAccess subject_id": 404, "getBridgeTaskApproval approval_id": 404, // they name one thing
+	"bridgePoll agent_id": 404, "getBridgeAgentSpecs agent_id": 404,
 	"unassignWorkspace agent_id":  404, // a query parameter that is no filter
 	"getAgentObligations agentId": 200, "getAgentViolations agentId": 200,
 	"listAuditEntriesOfTarget targetId": 200, "deleteWebhook webhookId": 200, "deleteSensor sensorId": 200,

@@ -129,6 +129,7 @@ var absences = map[string]int{
 	"updateTenant published_agent_ids": 404, "patchTenant published_agent_ids": 404,
 	"createMarketplaceListing agent_id": 422, "createIntegration agent_id": 422, "startIntegrationOAuth agent_id": 422,
 	"startIntegrationOAuth integration_id": 422, "addAgentIntegration integration_id": 422, "bridgeRegister parent_agent_id": 422,
+	"completeIntegrationOAuth agent_id": 400, "completeIntegrationOAuth integration_id": 400, // no state is known here
 	"bridgeDeregister agent_id":      200, // who is not there has left
 	"sendSessionMessage file_ids":    404,
 	"bulkDeleteSessions session_ids": 200, // the others are deleted; it stands among the failed

@@ -60,7 +60,7 @@ func (in intruder) others(callers []caller) {
 	}
 	for _, who := range callers {
 		key := who.key(in.op)
-		if key == "" {
+		if key == "" || moreScopes[in.op.ID] != "" && strings.HasPrefix(who.name, "only") {
 			continue
 		}
 		in.Run(who.name, func(t *testing.T) {

@@ -153,6 +153,7 @@ var moreScopes = map[string]string{
 	"setUserRole":             "gives a role",
 	"unsuspendUser":           "gives a role back",
 	"transferTenantOwnership": "gives the role owner",
+	"replayRun":               "with the mode execute it starts a run",
 }
 
 // intruder tries one operation.

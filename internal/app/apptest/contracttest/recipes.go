@@ -76,20 +76,8 @@ var recipes = map[string]recipe{
 			c.WaitRun(call.Path["runId"])
 		},
 	},
-	"compareRuns":       {ids: func(c *Company, call *Call) { call.Query.Set("with", c.IDs["runId"][0]) }},
-	"deleteRunFeedback": {ids: func(c *Company, call *Call) { call.Query.Set("message_id", c.Mark) }},
-	"getSessionRunFeedback": {ids: func(c *Company, call *Call) {
-		call.Path["sessionId"] = c.CreateSession(c.IDs["agentId"][0], nil)
-		call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark)
-		call.Query.Set("message_id", c.Mark)
-	}},
-	"putSessionRunFeedback": {
-		body: apptest.Object{"message_id": "reply", "reaction": "up"},
-		ids: func(c *Company, call *Call) {
-			call.Path["sessionId"] = c.CreateSession(c.IDs["agentId"][0], nil)
-			call.Path["runId"] = c.SendMessage(call.Path["sessionId"], c.Mark)
-		},
-	},
+	"compareRuns":         {ids: func(c *Company, call *Call) { call.Query.Set("with", c.IDs["runId"][0]) }},
+	"deleteRunFeedback":   {ids: func(c *Company, call *Call) { call.Query.Set("message_id", c.Mark) }},
 	"createRunCheckpoint": {ids: func(c *Company, call *Call) { call.Path["runId"] = c.startPausedRun() }},
 	"respondToRun": {
 		body: apptest.Object{"response": "an answer"},
@@ -225,10 +213,7 @@ var recipes = map[string]recipe{
 
 	"createApiKey": {body: apptest.Object{"name": "made by a test"}},
 
-	"setUserRole":        {body: apptest.Object{"role": "developer"}},
-	"dataSubjectErasure": {with: erasesMember}, "adminPutOAuthProvider": {with: loginProvider},
-	"dataSubjectAccess":       {ids: func(c *Company, call *Call) { call.Query.Set("subject_id", c.IDs["userId"][0]) }},
-	"getImmutableAudit":       {ids: func(c *Company, call *Call) { call.Query.Set("tenant_id", c.IDs["subordinate"][0]) }},
+	"setUserRole":             {body: apptest.Object{"role": "developer"}},
 	"transferTenantOwnership": {ids: func(c *Company, call *Call) { call.Path["userId"] = c.IDs["userId"][1] }}, // the first is deleted
 	"inviteUser": {with: func(*Company) apptest.Object {
 		return apptest.Object{"email": ident.New() + "@example.com", "role": "viewer"}

@@ -81,18 +81,7 @@ type Restored struct {
 // workspace. Errors: fault.NotFound.
 func (s *Service) Discard(ctx context.Context, tenant, id, path string) (t *Trashed, err error) {
 	ctx = txn.WithAnswer(ctx, func() any { return t })
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		w, err := s.Table.LockTx(tx, tenant, id)
-		if err != nil {
-			return err
-		}
-		f, err := s.Table.GetFileTx(tx, tenant, id, path)
-		if err != nil {
-			return err
-		}
-		if f == nil {
-			return fault.NewNotFound("file")
-		}
+	err = s.between(ctx, tenant, id, path, path, func(tx txn.Tx, w *Workspace, f *File) error {
 		t = &Trashed{Trashed: true, TrashPath: trashOf + f.FileID + "/" + path, OriginalPath: path}
 		return s.relocate(tx, w, f, t.TrashPath)
 	})

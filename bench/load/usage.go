@@ -12,6 +12,7 @@ import (
 type Usage struct {
 	CPU      time.Duration
 	Resident int64 // bytes, now
+	Private  int64 // bytes of Resident that are no pages of files
 	Peak     int64 // bytes, the most there ever were
 }
 
@@ -55,6 +56,8 @@ func usageOf(pid int) (Usage, error) {
 		switch name {
 		case "VmRSS":
 			u.Resident = n << 10
+		case "RssAnon":
+			u.Private = n << 10
 		case "VmHWM":
 			u.Peak = n << 10
 		}

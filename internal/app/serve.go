@@ -28,7 +28,10 @@ import (
 
 // Garbage collection: an idle agentd is small, and a busy one may use some
 // memory to spare the collector. GOGC and GOMEMLIMIT override.
-const gcPercent = 120
+const (
+	gcPercent      = 120
+	gcPercentStart = 50 // what lives on lies close together, and pages of what does not go back
+)
 
 // ErrCtrlC is the cause of a context that ends because a person pressed Ctrl-C at a
 // terminal. Serve then drains for maxCtrlC at most.
@@ -49,7 +52,7 @@ type Process struct {
 // for as long as is configured, or until process.Cut is closed.
 func Serve(ctx context.Context, cfg config.Config, process Process) error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(gcPercentStart)
 	}
 	buffered := newLogWriter(process.Errs)
 	defer buffered.flush()
@@ -79,6 +82,9 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 	// at the second collection.
 	runtime.GC()
 	debug.FreeOSMemory()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	select {
 	case <-ctx.Done():
 		a.drain(ctx, process.Cut)

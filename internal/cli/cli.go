@@ -75,6 +75,9 @@ func Main(ctx context.Context, args []string, deps Deps) int {
 		inv.command = parsed.Selected().FullPath()
 		err = parsed.Run()
 	}
+	if err == nil && inv.serve != nil {
+		err = inv.serve() // without the parser, whose memory is free by now
+	}
 	return inv.end(err)
 }
 

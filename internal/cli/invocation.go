@@ -30,8 +30,9 @@ type invocation struct {
 	stdinTerminal  bool
 	stdoutTerminal bool
 	stderrTerminal bool
-	width          int    // columns of stdout; 0: any number
-	command        string // what was typed, as in: agentd agent create
+	width          int          // columns of stdout; 0: any number
+	command        string       // what was typed, as in: agentd agent create
+	serve          func() error // what agentd serve does once its command line is read; nil: another command
 }
 
 func newInvocation(ctx context.Context, deps Deps) *invocation {

@@ -28,7 +28,9 @@ func (cmd *serveCommand) Run(inv *invocation) error {
 			strings.Join(wide, " and "), strings.Join(quoted(wide), " "))
 	}
 	inv.noteNewDirectory(cmd.Config.Storage)
-	return inv.deps.Serve(inv, cmd.Config)
+	settings := cmd.Config
+	inv.serve = func() error { return inv.deps.Serve(inv, settings) }
+	return nil
 }
 
 // noteNewDirectory points out that a start makes an empty database beside one that

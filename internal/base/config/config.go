@@ -48,7 +48,7 @@ type Server struct {
 
 	TLSCert       string `env:"AGENTD_TLS_CERT" name:"tls-cert" placeholder:"FILE" help:"Certificate chain (PEM) with which agentd itself speaks TLS; read again when the file changes. Empty: no TLS; a proxy in front has it."`
 	TLSKey        string `env:"AGENTD_TLS_KEY" name:"tls-key" placeholder:"FILE" help:"Private key (PEM) of AGENTD_TLS_CERT."`
-	MetricsListen string `env:"AGENTD_METRICS_LISTEN" name:"metrics-listen" placeholder:"HOST:PORT" help:"Address for /metrics and for /health with the details of the build, without TLS and without a key: for the operator's own network. AGENTD_LISTEN then has neither. Empty: /metrics is on AGENTD_LISTEN."`
+	MetricsListen string `env:"AGENTD_METRICS_LISTEN" name:"metrics-listen" placeholder:"HOST:PORT" help:"Address for /metrics, for /health with the details of the build and for /debug/pprof/, without TLS and without a key: for the operator's own network. AGENTD_LISTEN then has neither. Empty: /metrics is on AGENTD_LISTEN."`
 
 	CORSOrigins      string `env:"AGENTD_CORS_ORIGINS" name:"cors-origins" placeholder:"ORIGINS" help:"Origins of pages in browsers that may call the API with a key, as in https://app.example.com; several by commas, * for any. Cookies never go with such calls. Empty: none but the service's own."`
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`

@@ -29,7 +29,7 @@ func (s *Schema) Check(data []byte, partial bool) error {
 	c := newChecker(data)
 	defer c.release()
 	c.partial = partial
-	return c.check(s.root)
+	return c.check(s.plan().root)
 }
 
 // Syntax returns an error unless data is one strict JSON value. Errors:

@@ -34,9 +34,9 @@ func (s *Schema) DecodeInto(data []byte, v any, partial bool) error {
 
 // decode decodes what passed Check.
 func (s *Schema) decode(data []byte, v any, partial bool) error {
-	if s.defaults != nil && !partial {
+	if defaults := s.plan().defaults; defaults != nil && !partial {
 		rv := reflect.ValueOf(v).Elem()
-		for _, d := range s.defaults {
+		for _, d := range defaults {
 			rv.FieldByIndex(d.index).Set(d.value)
 		}
 	}

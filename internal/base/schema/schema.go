@@ -27,27 +27,52 @@ const MaxDepth = 64
 // maxWrong bounds the invalid fields that one refusal lists.
 const maxWrong = 100
 
-// Schema is a compiled schema. It is immutable and safe for concurrent use.
+// Schema is the schema of a type. It is compiled when it is first used: of several
+// hundred operations most servers answer few. It is safe for concurrent use.
 type Schema struct {
+	typ  reflect.Type
+	plan func() *plan
+}
+
+// plan is what a schema is compiled to. It is immutable.
+type plan struct {
 	root     *node
-	typ      reflect.Type
 	defaults []fieldDefault
 }
 
-var compiled sync.Map // reflect.Type -> *Schema
+var schemas sync.Map // reflect.Type -> *Schema
 
-// For returns the schema of a type, compiled once. It panics if the tags of the
-// type are not a valid schema: a bug that shows at start.
+// For returns the schema of a type, of which there is one. Using it panics if the
+// tags of the type are not a valid schema: a bug that [CompileAll] finds.
 func For(t reflect.Type) *Schema {
-	if s, ok := compiled.Load(t); ok {
+	if s, ok := schemas.Load(t); ok {
 		return s.(*Schema)
 	}
-	r := NewRegistry()
-	c := compiler{registry: r, refs: map[string]*node{}}
-	s := &Schema{root: c.compile(r.Schema(t, true, "Body")), typ: t, defaults: defaultsOf(t)}
-	kept, _ := compiled.LoadOrStore(t, s)
+	kept, _ := schemas.LoadOrStore(t, &Schema{typ: t, plan: sync.OnceValue(func() *plan { return compile(t) })})
 	return kept.(*Schema)
 }
 
 // Of is For with the type as a parameter.
 func Of[T any]() *Schema { return For(reflect.TypeFor[T]()) }
+
+func compile(t reflect.Type) *plan {
+	r := NewRegistry()
+	c := compiler{registry: r, refs: map[string]*node{}}
+	return &plan{root: c.compile(r.Schema(t, true, "Body")), defaults: defaultsOf(t)}
+}
+
+// CompileAll compiles the schemas that were asked for, for tests. It panics where one
+// is invalid.
+func CompileAll() (count int) {
+	schemas.Range(func(_, s any) bool {
+		s.(*Schema).plan()
+		count++
+		return true
+	})
+	texts.Range(func(_, t any) bool {
+		t.(*Text).node()
+		count++
+		return true
+	})
+	return count
+}

@@ -24,7 +24,7 @@ func (s *Schema) DecodeReporting(data []byte, v any, partial bool) ([]UnknownFie
 	c := newChecker(data)
 	defer c.release()
 	c.partial = partial
-	if err := c.check(s.root); err != nil {
+	if err := c.check(s.plan().root); err != nil {
 		return c.unknown, err
 	}
 	return c.unknown, s.decode(data, v, partial)
@@ -35,7 +35,7 @@ func (s *Schema) DecodeReporting(data []byte, v any, partial bool) ([]UnknownFie
 func (s *Schema) Unknown(data []byte) ([]UnknownField, error) {
 	c := newChecker(data)
 	defer c.release()
-	err := c.check(s.root)
+	err := c.check(s.plan().root)
 	if fault.Is(err, fault.Invalid) {
 		err = nil
 	}

@@ -2,13 +2,14 @@ package httpapi
 
 import (
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"agentd/internal/base/authz"
 )
 
 // Private returns the handler of the listener for the operator's own tools
-// (AGENTD_METRICS_LISTEN): metrics, and health with the details of the build.
+// (AGENTD_METRICS_LISTEN): metrics, health with the details of the build, and profiles.
 func (s *Server) Private() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.handler())
@@ -24,6 +25,11 @@ func (s *Server) Private() *http.Server {
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { _ = serve(w, r, authz.Caller{}) })
 	}
+	// The command line is left out: flags may hold what is secret.
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: s.http.ErrorLog,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentd/internal/app/apptest"
+	"agentd/internal/base/schema"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/goldentest"
 )
@@ -33,6 +34,15 @@ func TestDocumentIsFresh(t *testing.T) {
 		t.Error("the server serves another document than its routes make")
 	}
 	goldentest.Check(t, "../../../api/openapi.json", got)
+}
+
+// Schemas are compiled when they are first used, so a bad tag would show at a request.
+func TestSchemasAreValid(t *testing.T) {
+	t.Parallel()
+	apptest.Start(t, nil)
+	if count := schema.CompileAll(); count < 500 {
+		t.Errorf("only %d schemas were found", count)
+	}
 }
 
 // The table of built-in tools is made from the registry of a running agentd.

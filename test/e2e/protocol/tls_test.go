@@ -114,6 +114,14 @@ func TestTLSAndMetricsListener(t *testing.T) {
 	if resp, body := get(client(), private+"/health", "*/*"); resp.StatusCode != 200 || !strings.Contains(body, `"status":"healthy"`) {
 		t.Errorf("health: %d %s", resp.StatusCode, body)
 	}
+	if resp, body := get(client(), private+"/debug/pprof/goroutine?debug=1", "*/*"); resp.StatusCode != 200 || !strings.Contains(body, "goroutine profile") {
+		t.Errorf("profile: %d %s", resp.StatusCode, body)
+	}
+	for _, url := range []string{https + "/debug/pprof/", private + "/debug/pprof/cmdline"} {
+		if resp, _ := get(client(), url, "*/*"); resp.StatusCode != 404 {
+			t.Errorf("%s: %d", url, resp.StatusCode)
+		}
+	}
 	if resp, _ := get(client(), private+"/api/v1/agents", "*/*"); resp.StatusCode != 404 {
 		t.Errorf("the API is on the listener of metrics: %d", resp.StatusCode)
 	}

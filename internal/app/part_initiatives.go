@@ -24,7 +24,7 @@ func newCrew(p *platform, execution *execution, permitted *permissions, grouped 
 	return &objective.Crew{
 		Store: objectivesql.New(p.db), Runs: execution.runs, Teams: teamrun.Jobs{Service: grouped.runs}, Purse: runs, Writer: p.db,
 		Queue: p.queue, Log: execution.events, Hub: p.hub, Clock: p.clock, Governor: permitted.governor(), Lease: lease,
-		Unfinished: runs.CountUnfinishedTx,
+		Unfinished: runs.CountUnfinishedTx, Tell: tellFeed(p),
 	}
 }
 
@@ -33,8 +33,9 @@ func pursuits(
 	p *platform, delivery *delivery, content *content, agents *agents, execution *execution, permitted *permissions, grouped *teams,
 ) []part {
 	crew := newCrew(p, execution, permitted, grouped)
+	initiatives := newInitiatives(p, crew, delivery, content, agents, grouped)
 	return []part{
-		newInitiatives(p, crew, delivery, content, agents, grouped).part(p), missionsPart(p, newMissions(p, crew, agents, grouped)),
+		initiatives.part(p), missionsPart(p, newMissions(p, crew, agents, grouped)), feedPart(p, agents, grouped, initiatives.service),
 	}
 }
 

@@ -28,7 +28,7 @@ func newTeams(p *platform, accounts *accounts, content *content, agents *agents,
 		Store: teamrunsql.New(p.db), Runs: execution.runs, Writer: p.db, Queue: p.queue, Log: execution.events, Hub: p.hub,
 		Cursors: p.cursors, Clock: p.clock, Governor: permitted.governor(), Lease: lease, Quota: accounts.usage, Agent: hasAgent,
 		AgentName: runNames{agents: agents.agents}.AgentName, Children: runs.ListChildren, WorkingTx: runs.ListUnfinishedChildrenTx,
-		Unfinished: runs.CountUnfinishedTx,
+		Unfinished: runs.CountUnfinishedTx, Tell: tellFeed(p),
 	}}
 	t.teams = team.New(p.kernel, team.Options{
 		Agent: hasAgent,

@@ -42,6 +42,7 @@ import (
 	"agentd/internal/content/search"
 	"agentd/internal/content/webtool"
 	"agentd/internal/content/workspace"
+	"agentd/internal/delivery/feed"
 	"agentd/internal/delivery/integration"
 	"agentd/internal/delivery/live"
 	"agentd/internal/delivery/notification"
@@ -141,7 +142,7 @@ func routes(t *testing.T) []route.Route {
 		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(), modeladmin.New(modeladmin.Deps{}).Routes(),
 		opconfig.New(opconfig.Deps{}).Routes(), (&setting.Service{}).DocumentRoutes(),
 		(&modelcheck.Service{}).Routes(),
-		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(), (&waiting.Service{}).Routes(),
+		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(), (&waiting.Service{}).Routes(), (&feed.Service{}).Routes(),
 		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),
 		(&file.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
 		knowledge.New(kernel, knowledge.Service{}).Routes(),

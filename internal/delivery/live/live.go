@@ -51,12 +51,12 @@ type Change struct {
 // Announcer announces changes. The zero value drops them.
 type Announcer struct{ Hub *event.Hub }
 
-// streamName returns the name of a company's changes on the hub.
-func streamName(tenant string) string { return "changes." + tenant }
+// StreamName returns the name of a company's changes on the hub.
+func StreamName(tenant string) string { return "changes." + tenant }
 
 // Tx announces a change once tx has committed.
 func (a Announcer) Tx(tx txn.Tx, tenant string, c Change) {
-	if a.Hub == nil || !a.Hub.Wanted(streamName(tenant)) {
+	if a.Hub == nil || !a.Hub.Wanted(StreamName(tenant)) {
 		return
 	}
 	tx.AfterCommit(func() {
@@ -64,7 +64,7 @@ func (a Announcer) Tx(tx txn.Tx, tenant string, c Change) {
 		if err != nil {
 			return // a row that cannot be sent is read from its source by whoever loads it
 		}
-		a.Hub.Publish(event.Batch{Stream: streamName(tenant), Events: []event.Event{{Seq: 1, Name: "change", Data: data}}})
+		a.Hub.Publish(event.Batch{Stream: StreamName(tenant), Events: []event.Event{{Seq: 1, Name: "change", Data: data}}})
 	})
 }
 
@@ -85,7 +85,7 @@ func (o Outbox) Append(tx txn.Tx, c resource.Change) error {
 
 // OnRunState is a run.Watcher: it announces the run, its session, and what it waits for.
 func (a Announcer) OnRunState(tx txn.Tx, r *run.Record) error {
-	if a.Hub == nil || r.Options.Sandbox != nil || !a.Hub.Wanted(streamName(r.TenantID)) {
+	if a.Hub == nil || r.Options.Sandbox != nil || !a.Hub.Wanted(StreamName(r.TenantID)) {
 		return nil
 	}
 	c := Change{Kind: "run", ID: r.RunID, Op: Updated}

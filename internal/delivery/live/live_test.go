@@ -268,7 +268,7 @@ func TestLossesAreGaps(t *testing.T) {
 		if _, _, known := r.after(at); known || len(r.entries) != maxEntries {
 			t.Errorf("a reader misses entries without a gap, of %d", len(r.entries))
 		}
-		b.hub.Publish(event.Batch{Stream: streamName("acme"), Events: make([]event.Event, 2000)}) // more than its queue holds
+		b.hub.Publish(event.Batch{Stream: StreamName("acme"), Events: make([]event.Event, 2000)}) // more than its queue holds
 		if got := named(frames(), "gap"); len(got) < 2 {
 			t.Error("a flood left no gap")
 		}

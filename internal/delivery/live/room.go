@@ -82,7 +82,7 @@ func (s *Service) enter(tenant string) (*room, error) {
 			pending: map[string]*waiting{}, sent: map[string]time.Time{},
 		}
 		s.rooms[tenant] = r
-		sub := s.Hub.Subscribe(streamName(tenant))
+		sub := s.Hub.Subscribe(StreamName(tenant))
 		r.since = s.now()
 		s.running.Go(func() { r.run(s.ctx, sub) })
 	}
@@ -132,7 +132,7 @@ func (r *room) run(ctx context.Context, sub *event.Subscription) {
 		case <-sub.Ready():
 			if err := r.collect(sub); err != nil { // too much happened at once
 				sub.Close()
-				sub = r.s.Hub.Subscribe(streamName(r.tenant))
+				sub = r.s.Hub.Subscribe(StreamName(r.tenant))
 				r.missed()
 			}
 		}

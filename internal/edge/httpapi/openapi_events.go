@@ -103,7 +103,7 @@ func (d *document) variant(e *route.Events, event route.Event) *huma.Schema {
 	default:
 		d.include(s, event.Data)
 	}
-	if p := s.Properties["event_type"]; p != nil {
+	if p := s.Properties["event_type"]; p != nil && len(p.Enum) == 0 { // not where it has values of its own
 		p.Enum = []any{event.Name}
 	}
 	return s

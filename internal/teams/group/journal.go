@@ -8,6 +8,19 @@ import (
 	"agentd/internal/kernel/event"
 )
 
+// Told is an event of a group as others see it.
+type Told struct {
+	TenantID string
+	GroupID  string
+	TeamID   string // "": the group is not the run of a team
+	Seq      int64
+	Event    event.Entry
+}
+
+// Teller receives events of groups in the commit that makes them true, which may run
+// again.
+type Teller func(tx txn.Tx, t Told) error
+
 // Journal collects the events of a group until the commit that makes them true. It
 // belongs to whoever holds the group.
 type Journal struct {
@@ -17,6 +30,8 @@ type Journal struct {
 	Tenant string
 	Stream string // id of the group
 	Seq    *int64 // of the group's last event; stored with the group
+	Tell   Teller // nil: nobody is notified
+	TeamID string // of the run of a team, for Tell
 
 	entries []event.Entry
 }
@@ -37,7 +52,15 @@ func (j *Journal) AppendTx(tx txn.Tx) error {
 	if len(j.entries) == 0 {
 		return nil
 	}
-	return j.Log.Append(j.Tenant, j.Stream, event.Segment{First: j.first(), Entries: j.entries})(tx)
+	if err := j.Log.Append(j.Tenant, j.Stream, event.Segment{First: j.first(), Entries: j.entries})(tx); err != nil || j.Tell == nil {
+		return err
+	}
+	for i, e := range j.entries {
+		if err := j.Tell(tx, Told{j.Tenant, j.Stream, j.TeamID, j.first() + int64(i), e}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (j *Journal) first() int64 { return *j.Seq - int64(len(j.entries)) + 1 }

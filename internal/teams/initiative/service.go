@@ -235,3 +235,9 @@ func (s *Service) setStatus(ctx context.Context, who authz.Caller, id, status st
 		return s.emitTx(tx, i, EventPaused, pausedData{Ref: refOf(i), Reason: "by_caller"})
 	})
 }
+
+// Name returns what an initiative is called. Errors: fault.NotFound.
+func (s *Service) Name(ctx context.Context, tenant, id string) (string, error) {
+	i, err := s.inner.Get(ctx, tenant, id)
+	return i.Name, err
+}

@@ -67,7 +67,10 @@ func (s *Service) load(ctx context.Context, held kernelwork.Lease) (*drive, erro
 			Frame: i.Mission, Worker: i.StrategistAgentID, Judge: i.Config.JudgeAgentID,
 			Sources: rec.State.Sources, MaxConcurrency: i.Config.MaxConcurrency, MaxStrikes: i.Config.MaxStrikes,
 		},
-		Journal: group.Journal{Log: s.Crew.Log, Hub: s.Crew.Hub, Clock: s.Crew.Clock, Tenant: i.TenantID, Stream: i.ID, Seq: &rec.EventSeq},
+		Journal: group.Journal{
+			Log: s.Crew.Log, Hub: s.Crew.Hub, Clock: s.Crew.Clock, Tenant: i.TenantID, Stream: i.ID, Seq: &rec.EventSeq,
+			Tell: s.Crew.Tell,
+		},
 	}
 	if d.Judge == "" {
 		d.Judge = i.StrategistAgentID

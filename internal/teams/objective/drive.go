@@ -38,6 +38,7 @@ type Crew struct {
 	Lease    time.Duration
 	// Unfinished returns how many of the runs exist and have not ended; see run.Store.
 	Unfinished func(tx txn.Tx, tenant string, ids []string) (int, error)
+	Tell       group.Teller // of the events of groups; nil: nobody is notified
 }
 
 // Owner is what objectives are part of.

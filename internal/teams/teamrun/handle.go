@@ -49,6 +49,7 @@ func (s *Service) Handle(ctx context.Context, lease kernelwork.Lease) error {
 	}
 	d := &drive{Service: s, ctx: ctx, lease: lease, r: r, changed: map[int]bool{}}
 	d.journal = group.Journal{Log: s.Log, Hub: s.Hub, Clock: s.Clock, Tenant: r.TenantID, Stream: r.TeamRunID, Seq: &r.EventSeq}
+	d.journal.Tell, d.journal.TeamID = s.Tell, r.TeamID
 	if d.tasks, err = s.Store.ListTasks(ctx, r.TenantID, r.TeamRunID); err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ type Service struct {
 	WorkingTx func(tx txn.Tx, tenant, id string, limit int) ([]string, error)
 	// Unfinished returns how many of the runs exist and have not ended; see run.Store.
 	Unfinished func(tx txn.Tx, tenant string, ids []string) (int, error)
+	Tell       group.Teller // of the events of team runs; nil: nobody is notified
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

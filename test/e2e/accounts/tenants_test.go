@@ -220,6 +220,7 @@ func fillBeside(beside *apptest.Admin, id string) {
 	for _, insert := range []string{
 		`INSERT INTO billing_accounts (tenant_id, customer_id, subscription_id, status, plan, trial_ends_at, plan_at, status_at)
 		 VALUES (?, 'cus_1', 'sub_1', 'active', 'pro', 0, 1, 1)`,
+		`INSERT INTO feed_entries (tenant_id, at, feed_id, event_type, company_id, team_id, body) VALUES (?, 1, 'f', 'team.round_start', '', 't', '{}')`,
 		`INSERT INTO integration_documents (tenant_id, integration_id, document) VALUES (?, 'i', '')`,
 		`INSERT INTO marketplace_favourites (tenant_id, user_id, listing_id) VALUES (?, 'u', 'l')`,
 		`INSERT INTO marketplace_published (tenant_id, shelf, listing_id, rating, popularity, published_at) VALUES (?, '', 'walrus', 0, 0, 1)`,

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -270,6 +270,16 @@ CREATE TABLE evaluations (
     cancel bigint NOT NULL,
     created_at bigint NOT NULL,
     completed_at bigint NOT NULL
+);
+
+CREATE TABLE feed_entries (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    at bigint NOT NULL,
+    feed_id text NOT NULL COLLATE pg_catalog."C",
+    event_type text NOT NULL COLLATE pg_catalog."C",
+    company_id text NOT NULL COLLATE pg_catalog."C",
+    team_id text NOT NULL COLLATE pg_catalog."C",
+    body text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE files (
@@ -1341,6 +1351,9 @@ ALTER TABLE ONLY evaluation_results
 ALTER TABLE ONLY evaluations
     ADD CONSTRAINT evaluations_pkey PRIMARY KEY (tenant_id, eval_run_id);
 
+ALTER TABLE ONLY feed_entries
+    ADD CONSTRAINT feed_entries_pkey PRIMARY KEY (tenant_id, at, feed_id);
+
 ALTER TABLE ONLY files
     ADD CONSTRAINT files_pkey PRIMARY KEY (tenant_id, file_id);
 
@@ -1873,6 +1886,12 @@ CREATE INDEX missions_user ON missions USING btree (tenant_id, user_id, mission_
 CREATE INDEX invites_email ON invites USING btree (tenant_id, email, invite_id);
 
 CREATE INDEX tenants_held ON tenants USING btree (tenant_id) WHERE legal_hold;
+
+CREATE INDEX feed_entries_company ON feed_entries USING btree (tenant_id, company_id, at, feed_id) WHERE (company_id <> ''::text);
+
+CREATE INDEX feed_entries_team ON feed_entries USING btree (tenant_id, team_id, at, feed_id) WHERE (team_id <> ''::text);
+
+CREATE INDEX runs_completed ON runs USING btree (tenant_id, completed_at, run_id) WHERE (completed_at > 0);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1259,6 +1259,17 @@ CREATE TABLE run_feedback (
     PRIMARY KEY (tenant_id, run_id, message_id, user_id)
 );
 
+CREATE TABLE feed_entries (
+    tenant_id  TEXT   NOT NULL,
+    at         BIGINT NOT NULL,
+    feed_id    TEXT   NOT NULL,
+    event_type TEXT   NOT NULL,
+    company_id TEXT   NOT NULL, -- the initiative; '': none
+    team_id    TEXT   NOT NULL, -- '': none
+    body       TEXT   NOT NULL, -- a JSON object
+    PRIMARY KEY (tenant_id, at, feed_id)
+);
+
 CREATE INDEX work_due ON work (kind, due_at);
 
 CREATE INDEX work_turn ON work (kind, tenant_id, due_at);
@@ -1535,5 +1546,11 @@ CREATE INDEX missions_user ON missions (tenant_id, user_id, mission_id) WHERE us
 CREATE INDEX invites_email ON invites (tenant_id, email, invite_id);
 
 CREATE INDEX tenants_held ON tenants (tenant_id) WHERE legal_hold;
+
+CREATE INDEX feed_entries_company ON feed_entries (tenant_id, company_id, at, feed_id) WHERE company_id <> '';
+
+CREATE INDEX feed_entries_team ON feed_entries (tenant_id, team_id, at, feed_id) WHERE team_id <> '';
+
+CREATE INDEX runs_completed ON runs (tenant_id, completed_at, run_id) WHERE completed_at > 0;
 
 ANALYZE search_marks;

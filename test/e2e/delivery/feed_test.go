@@ -74,7 +74,9 @@ func fillFeed(t *testing.T, n *apptest.Server) {
 			t.Errorf("in pages of %s there are %v, in one %v", limit, typesOf(got), typesOf(all))
 		}
 	}
-	if !slices.IsSortedFunc(all, func(a, b object) int { return strings.Compare(b["timestamp"].(string)[:19], a["timestamp"].(string)[:19]) }) {
+	if !slices.IsSortedFunc(all, func(a, b object) int {
+		return strings.Compare(b["timestamp"].(string)[:19], a["timestamp"].(string)[:19])
+	}) {
 		t.Errorf("not newest first: %v", all)
 	}
 	for name, c := range map[string]struct{ query, want string }{

@@ -224,6 +224,10 @@ reproducible: ## Build twice in different directories and fail if a byte differs
 	done; \
 	cmp "$$work/one/agentd" "$$work/two/agentd"; sha256sum "$$work/one/agentd" | cut -d' ' -f1
 
+.PHONY: release
+release: ## Write dist/: archives and packages for all platforms, PLATFORMS or these, with checksums (about 15 minutes)
+	packaging/release $(PLATFORMS)
+
 VULNCHECK_VERSION := v1.9.0
 
 .PHONY: vulncheck
@@ -234,4 +238,4 @@ vulncheck: build ## Look up known vulnerabilities in the modules of the program
 
 .PHONY: clean
 clean: ## Remove what was built; data stays
-	rm -rf $(BIN) bench/bin bench/results
+	rm -rf $(BIN) dist bench/bin bench/results

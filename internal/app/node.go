@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -148,9 +147,7 @@ func placeOf(dir string) (worksql.Place, error) {
 		host += " " + strings.TrimSpace(string(boot))
 	}
 	at := worksql.Place{Host: host, Path: path}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		at.Inode = int64(stat.Ino)
-	}
+	at.Inode = inode(info)
 	return at, nil
 }
 

@@ -105,7 +105,7 @@ var modules = map[string][]string{
 	"internal/kernel/jsonform": {"github.com/santhosh-tekuri/jsonschema/v6"},
 
 	"internal/store/natsbus":         {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
-	"internal/store/sqldb":           {"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite", "modernc.org/libc"},
+	"internal/store/sqldb":           {"github.com/gofrs/flock", "github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite", "modernc.org/libc"},
 	"internal/store/sqldb/sqldbtest": {"github.com/jackc/pgx/v5"},
 
 	"internal/agents/guardrail":        {"golang.org/x/text"},
@@ -142,7 +142,7 @@ var modules = map[string][]string{
 	},
 
 	"cmd/agentd":             {"github.com/mattn/go-isatty"},
-	"internal/cli":           {"github.com/alecthomas/kong", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text"},
+	"internal/cli":           {"github.com/alecthomas/kong", "github.com/alecthomas/mango-kong", "github.com/muesli/roff", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text"},
 	"internal/tools/sbom":    {"github.com/CycloneDX/cyclonedx-go"},
 	"internal/cli/agentfile": {"github.com/aymanbagabas/go-udiff", "go.yaml.in/yaml/v3"},
 

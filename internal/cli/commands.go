@@ -180,6 +180,7 @@ type commands struct {
 	Doctor     doctorCommand     `cmd:"" group:"Help" help:"Check key, server, version, model, database, disk and clock."`
 	API        apiCommand        `cmd:"" name:"api" group:"Help" help:"Send any request to the API, with the key."`
 	Completion completionCommand `cmd:"" group:"Help" help:"Print a script with which a shell completes commands."`
+	Man        manCommand        `cmd:"" group:"Help" help:"Print the manual of all commands, for man."`
 
 	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
 	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`

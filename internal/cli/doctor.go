@@ -19,6 +19,7 @@ import (
 
 type doctorCommand struct {
 	remote
+	Ready   bool   `help:"Ask only whether the server is ready, without a key: for the health check of a container."`
 	DataDir string `env:"AGENTD_DATA_DIR" default:"./agentd-data" placeholder:"DIR" help:"Data directory of the server, if it runs on this machine."`
 }
 
@@ -73,6 +74,12 @@ func (cmd *doctorCommand) examine(inv *invocation) []finding {
 	}
 	health, clock, err := checkHealth(inv, c, inv.now)
 	found := []finding{health}
+	if cmd.Ready {
+		if err == nil {
+			found = append(found, checkReady(inv, c))
+		}
+		return found
+	}
 	if err == nil {
 		found = append(found, clock)
 		found = append(found, cmd.checkServer(inv, c)...)
@@ -118,17 +125,20 @@ func checkHealth(inv *invocation, c *client.Client, now func() time.Time) (healt
 	return health, clock, nil
 }
 
-// checkServer checks the key, the model and the database by asking the server.
-func (cmd *doctorCommand) checkServer(inv *invocation, c *client.Client) []finding {
-	var found []finding
+// checkReady asks whether the server reads and writes. It needs no key.
+func checkReady(inv *invocation, c *client.Client) finding {
 	var ready struct {
 		Status string `json:"status"`
 	}
 	if err := c.Do(inv, http.MethodGet, "/health/ready", nil, &ready); err != nil {
-		found = append(found, finding{"database", failed, clean(err.Error()), "See the server's log: it names what cannot be reached."})
-	} else {
-		found = append(found, finding{"database", ok, "the server reads and writes.", ""})
+		return finding{"database", failed, clean(err.Error()), "See the server's log: it names what cannot be reached."}
 	}
+	return finding{"database", ok, "the server reads and writes.", ""}
+}
+
+// checkServer checks the key, the model and the database by asking the server.
+func (cmd *doctorCommand) checkServer(inv *invocation, c *client.Client) []finding {
+	found := []finding{checkReady(inv, c)}
 	if cmd.Server.Key.Empty() {
 		return append(found, finding{"key", failed, "no key is given.", "Set AGENTD_KEY to the one that the server printed first.\n" +
 			"A lost one is replaced on the server's machine:  " + inv.deps.Program + " admin key create --role owner --scopes '*' --name NAME"})

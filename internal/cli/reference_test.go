@@ -219,3 +219,13 @@ func TestErrorTexts(t *testing.T) {
 		t.Errorf("only %d texts were found", n)
 	}
 }
+
+func TestManPage(t *testing.T) {
+	t.Parallel()
+	page := manPage()
+	for _, want := range []string{".TH AGENTD 1", "agent create", "runs AI agents", "AGENTD_KEY", "admin tenant purge"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the manual lacks %q", want)
+		}
+	}
+}

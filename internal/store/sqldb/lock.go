@@ -1,11 +1,13 @@
 package sqldb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/gofrs/flock"
 )
 
 // ErrDirLocked says that another process has the data directory.
@@ -15,25 +17,28 @@ var ErrDirLocked = errors.New("another agentd serves from this data directory; s
 // process's end. It is for the server: the command line writes to the same
 // database beside it.
 func LockDir(dir string) (release func() error, err error) {
-	return lockFile(dir, "serve.lock", syscall.LOCK_NB)
-}
-
-func lockFile(dir, name string, flags int) (release func() error, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockIn(dir, "serve.lock")
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|flags); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s", ErrDirLocked, dir)
-		}
+	if taken, err := lock.TryLock(); err != nil || !taken {
+		return nil, cmp.Or(err, fmt.Errorf("%w: %s", ErrDirLocked, dir))
+	}
+	return lock.Unlock, nil
+}
+
+// lockToMigrate waits until no other process migrates the database in dir.
+func lockToMigrate(dir string) (release func() error, err error) {
+	lock, err := lockIn(dir, "migrate.lock")
+	if err != nil {
 		return nil, err
 	}
-	return func() error { // a child that is being started has a copy of f for a moment, which closing f leaves locked
-		return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
-	}, nil
+	return lock.Unlock, lock.Lock()
+}
+
+func lockIn(dir, name string) (*flock.Flock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return flock.New(filepath.Join(dir, name), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600)), nil
 }

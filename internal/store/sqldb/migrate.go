@@ -152,7 +152,7 @@ func (db *DB) migrateTo(ctx context.Context, do func(*goose.Provider, *sql.DB) e
 
 func (db *DB) lockMigration(ctx context.Context, pool *sql.DB) (release func() error, err error) {
 	if !db.Postgres() {
-		return lockFile(db.cfg.Dir, "migrate.lock", 0)
+		return lockToMigrate(db.cfg.Dir)
 	}
 	conn, err := pool.Conn(ctx)
 	if err != nil {

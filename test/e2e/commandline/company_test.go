@@ -152,6 +152,8 @@ func TestDoctor(t *testing.T) {
 	s := newShell(t, n).with("AGENTD_DATA_DIR", n.Config.Storage.DataDir)
 	s.run(0, words("doctor"), "ok       database", "ok       key", "ok       clock", "warning  model", "AGENTD_MODEL_BASE_URL", "skipped  embeddings", "disk")
 	s.run(0, words("doctor --json"), `"check": "clock"`, `"has_more": false`)
+	s.with("AGENTD_KEY", "").run(0, words("doctor --ready"), "ok       server", "ok       database")
+	s.with("AGENTD_URL", "http://127.0.0.1:1").run(1, words("doctor --ready"), "failed   server")
 	s.with("AGENTD_KEY", "").run(1, words("doctor"), "failed   key", "admin key create", "1 check failed")
 	s.with("AGENTD_KEY", "svc_wrong").run(1, words("doctor"), "failed   key", "AGENTD_KEY must be a key of this server.")
 	s.with("AGENTD_URL", "http://127.0.0.1:1").run(1, words("doctor"), "failed   server", "agentd serve")

@@ -104,6 +104,7 @@ var modules = map[string][]string{
 	"internal/kernel/rule":     {"cel.dev/cel-go"},
 	"internal/kernel/jsonform": {"github.com/santhosh-tekuri/jsonschema/v6"},
 
+	"internal/store/backupsql":       {"filippo.io/age", "github.com/klauspost/compress"},
 	"internal/store/natsbus":         {"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/store/sqldb":           {"github.com/gofrs/flock", "github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite", "modernc.org/libc"},
 	"internal/store/sqldb/sqldbtest": {"github.com/jackc/pgx/v5"},
@@ -172,6 +173,7 @@ var exceptions = map[string]map[string]string{
 		"internal/accounts/signin/signinsql":           "who makes such links",
 		"internal/accounts/tenantadmin/tenantadminsql": "who suspends and purges tenants",
 		"internal/store/auditsql":                      "every command is in the audit log",
+		"internal/store/backupsql":                     "they make backups and restore them",
 		"internal/store/secretsql":                     "they replace the secret keys",
 		"internal/store/worksql":                       "a purge is work, also without a server",
 	},

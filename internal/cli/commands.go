@@ -182,8 +182,14 @@ type commands struct {
 	Completion completionCommand `cmd:"" group:"Help" help:"Print a script with which a shell completes commands."`
 	Man        manCommand        `cmd:"" group:"Help" help:"Print the manual of all commands, for man."`
 
-	Serve   serveCommand   `cmd:"" group:"Server" help:"Run the server."`
-	Migrate migrateCommand `cmd:"" group:"Server" help:"Migrate the database to this version's schema, or back."`
+	Serve   serveCommand `cmd:"" group:"Server" help:"Run the server."`
+	Migrate struct {
+		Schema           migrateCommand          `cmd:"" default:"withargs" help:"Migrate the database to this version's schema, or back."`
+		SqliteToPostgres sqliteToPostgresCommand `cmd:"" name:"sqlite-to-postgres" help:"Move everything from SQLite in a data directory to an empty PostgreSQL database."`
+	} `cmd:"" group:"Server" help:"Migrate the database."`
+	Backup  backupCommand  `cmd:"" group:"Server" help:"Write a backup of everything into one sealed file, also while the server runs."`
+	Restore restoreCommand `cmd:"" group:"Server" help:"Fill an empty data directory or database from a backup: with all of it, or with nothing."`
+	Verify  verifyCommand  `cmd:"" group:"Server" help:"Read a backup to its end and check that it is whole. Exits with 1 if it is not, and 2 if it cannot be read."`
 	Config  struct {
 		Show      configShowCommand      `cmd:"" default:"withargs" help:"Print the effective configuration, without secrets."`
 		Reference configReferenceCommand `cmd:"" help:"Print the reference of every setting, as Markdown."`

@@ -25,7 +25,7 @@ func commandPath(node *kong.Node) string {
 // Tests of their areas run what they send.
 var untested = map[string]bool{
 	"serve": true, "bridge": true, "initiative follow": true, "webhooks listen": true, "webhooks redeliver": true,
-	"runs respond": true, "admin secrets forget": true,
+	"runs respond": true, "admin secrets forget": true, "migrate sqlite-to-postgres": true,
 	"integration connect": true, "integration complete": true, // a person consents at a provider
 }
 
@@ -201,13 +201,18 @@ agentd webhooks listen --webhook $HOOK`,
 	"audit export":    `agentd audit export --file audit.ndjson`,
 	"ledger verify": `agentd api GET /api/v1/governance/ledger/export > ledger.ndjson
 agentd ledger verify ledger.ndjson`,
-	"whoami":                  `agentd whoami`,
-	"doctor":                  `agentd doctor`,
-	"api":                     `agentd api GET "agents?limit=2"` + "\n" + `agentd api POST /api/v1/agents -d '{"name": "by hand"}'`,
-	"man":                     `agentd man > agentd.1`,
-	"completion":              `agentd completion bash > agentd.bash`,
-	"serve":                   `agentd serve`,
-	"migrate":                 `agentd migrate --status`,
+	"whoami":                     `agentd whoami`,
+	"doctor":                     `agentd doctor`,
+	"api":                        `agentd api GET "agents?limit=2"` + "\n" + `agentd api POST /api/v1/agents -d '{"name": "by hand"}'`,
+	"man":                        `agentd man > agentd.1`,
+	"completion":                 `agentd completion bash > agentd.bash`,
+	"serve":                      `agentd serve`,
+	"migrate schema":             `agentd migrate schema --status`,
+	"migrate sqlite-to-postgres": `agentd migrate sqlite-to-postgres --database-url postgres://agentd:secret@db/agentd`,
+	"backup": `printf 'correct horse battery staple' > passphrase
+agentd backup agentd.backup --passphrase-file passphrase`,
+	"restore":                 `agentd restore agentd.backup --passphrase-file passphrase --data-dir ./restored`,
+	"verify":                  `agentd verify agentd.backup`,
 	"config show":             `agentd config show`,
 	"config reference":        `agentd config reference`,
 	"admin tenant create":     `agentd admin tenant create --name Acme --owner ann@example.com`,

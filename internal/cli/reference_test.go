@@ -96,7 +96,7 @@ func needsFlags(node *kong.Node) bool {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"":                                "admin agent api approvals audit bridge chat",
+		"":                                "admin agent api approvals audit backup bridge",
 		"ag":                              "agent",
 		"agent ":                          "apply create delete diff edit export list rollback show traffic versions",
 		"agent show --j":                  "--json",

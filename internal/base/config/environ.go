@@ -93,5 +93,6 @@ func variables() []string {
 	for s := range settings("", reflect.ValueOf(Client{})) {
 		all = append(all, s.Env)
 	}
+	all = append(all, backupKeyVariable) // a machine that serves may make backups too
 	return all
 }

@@ -91,3 +91,35 @@ func syncDir(path string) error {
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
+
+// FoundSecretKeys is SecretKeys for a program that must not make a key: without one it
+// returns none.
+func FoundSecretKeys(configured secret.String, storage Storage) ([][]byte, error) {
+	if configured.Empty() {
+		if _, err := os.Stat(filepath.Join(storage.DataDir, keyFile)); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	return SecretKeys(configured, storage)
+}
+
+// KeepSecretKeys writes secret keys into a data directory that has none.
+func KeepSecretKeys(storage Storage, keys [][]byte) error {
+	if err := storage.MakeDataDir(); err != nil {
+		return err
+	}
+	path := filepath.Join(storage.DataDir, keyFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if _, err := f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n"); err != nil {
+			return errors.Join(err, f.Close(), os.Remove(path))
+		}
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return syncDir(storage.DataDir)
+}

@@ -101,6 +101,29 @@ func (k *Keys) Check(ctx context.Context) error {
 	})
 }
 
+// Missing lists the keys that sealed values need and that are not configured. Unlike
+// [Keys.Check] it changes nothing.
+func (k *Keys) Missing(ctx context.Context) ([]secret.KeyID, error) {
+	known, err := k.recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var missing []secret.KeyID
+	for _, id := range known {
+		if slices.Contains(k.box.KeyIDs(), id) {
+			continue
+		}
+		needed, err := k.needing(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(needed) > 0 {
+			missing = append(missing, id)
+		}
+	}
+	return missing, nil
+}
+
 func (k *Keys) recordTx(tx txn.Tx, id secret.KeyID) error {
 	_, err := sqldb.From(tx).Exec(sqldb.Insert(`secret_keys`, `key_id, created_at`)+` ON CONFLICT DO NOTHING`,
 		string(id), sqldb.Micros(k.clock.Now()))

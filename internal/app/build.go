@@ -70,7 +70,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
 		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, grouped),
 		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
-		privacyPart(p, content, execution),
+		privacyPart(p, content, execution), {name: "skills", routes: newSkills(content, tools, agents).Routes()},
 		marketPart(p, agents, execution), measured.part(p),
 	}
 	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)

@@ -81,8 +81,8 @@ func newExecution(
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
-		Caps:   p.config.Caps,
-		Clock:  p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
+		Skills: newSkills(content, tools, agents), Caps: p.config.Caps,
+		Clock: p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
 	observeLoad(p.metrics, x.engine, p.hub)
 	observeSearch(p.metrics, x.search)

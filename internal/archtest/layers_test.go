@@ -115,6 +115,7 @@ var modules = map[string][]string{
 	"internal/content/doctext/pdftext": {"github.com/ledongthuc/pdf"},
 	"internal/content/textindex":       {"github.com/blevesearch/snowballstem"},
 	"internal/content/workspace":       {"golang.org/x/text"},
+	"internal/content/skill":           {"go.yaml.in/yaml/v3"},
 	"internal/delivery/integration":    {"go.yaml.in/yaml/v3"},
 	"internal/execution/engine":        {otelModule},
 	"internal/execution/schedule":      {"github.com/netresearch/go-cron"},

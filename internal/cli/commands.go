@@ -17,7 +17,10 @@ type commands struct {
 		Diff     agentDiffCommand     `cmd:"" help:"Compare two versions of an agent."`
 		Rollback agentRollbackCommand `cmd:"" help:"Go back to an earlier version of an agent, as a new version."`
 		Traffic  agentTrafficCommand  `cmd:"" help:"Divide the runs of an agent among its versions, and compare them."`
-		Delete   agentDeleteCommand   `cmd:"" help:"Delete an agent."`
+		Skill    struct {
+			Add agentSkillAddCommand `cmd:"" help:"Add a skill to an agent, from a folder in the Agent Skills format."`
+		} `cmd:"" help:"Skills of an agent."`
+		Delete agentDeleteCommand `cmd:"" help:"Delete an agent."`
 	} `cmd:"" group:"Agents" help:"Agents: what they are and how they change."`
 	Run  runCommand `cmd:"" group:"Agents" help:"Start a run of an agent and follow it to its end."`
 	Runs struct {

@@ -98,7 +98,7 @@ func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                                "admin agent api approvals audit backup bridge",
 		"ag":                              "agent",
-		"agent ":                          "apply create delete diff edit export list rollback show traffic versions",
+		"agent ":                          "apply create delete diff edit export list rollback show skill traffic versions",
 		"agent show --j":                  "--json",
 		"memory add calc --type ":         "episodic semantic procedural note",
 		"memory add calc --type=no":       "--type=note",

@@ -40,6 +40,7 @@ import (
 	"agentd/internal/content/knowledge"
 	"agentd/internal/content/memory"
 	"agentd/internal/content/search"
+	"agentd/internal/content/skill"
 	"agentd/internal/content/webtool"
 	"agentd/internal/content/workspace"
 	"agentd/internal/delivery/feed"
@@ -144,7 +145,7 @@ func routes(t *testing.T) []route.Route {
 		(&modelcheck.Service{}).Routes(),
 		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(), (&waiting.Service{}).Routes(), (&feed.Service{}).Routes(),
 		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),
-		(&file.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
+		(&file.Service{}).Routes(), (&skill.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),
 		knowledge.New(kernel, knowledge.Service{}).Routes(),
 		(&webtool.Service{}).Routes(), children.Routes(), registry.Routes(), sensor.New(sensor.Deps{}).Routes(),
 		agents.Routes(), agentkey.New(kernel, agentkey.Options{}).Routes(), capability.New(kernel, capability.Options{Agents: agents}).Routes(),

@@ -63,7 +63,7 @@ type Config struct {
 	Prompts      Prompts                           `json:"prompts" long:"true" group:"basics" doc:"What the model is told before the conversation."`
 	MCP          schema.ObjectOf[mcp.Field]        `json:"mcp" long:"true" group:"tools" doc:"MCP servers of its own, and which of all its servers' tools and resources may be used."`
 	Policies     schema.ObjectOf[Policies]         `json:"policies" long:"true" group:"approvals" doc:"Rules for its runs. Members that are not listed are kept, and have no effect."`
-	Skills       []schema.ObjectOf[Skill]          `json:"skills" long:"true" group:"publishing" doc:"What it can do, for people to read. Kept; has no effect on runs yet."`
+	Skills       []schema.ObjectOf[Skill]          `json:"skills" long:"true" group:"publishing" doc:"What it can do. The model is told names and descriptions, and gets the instructions of a skill when it needs them; cards of A2A list them."`
 	Thinking     schema.NullableOf[Thinking]       `json:"thinking" group:"model" doc:"How a reasoning model thinks."`
 	EffortPolicy schema.NullableOf[EffortPolicy]   `json:"effort_policy" group:"model" advanced:"true" doc:"The effort of each phase of a run. It goes before thinking.effort, unless thinking.mode is fixed."`
 	Limits       *Limits                           `json:"resource_limits" merge:"1" group:"limits" doc:"Bounds of each of its runs. A limit that is not set does not bind."`

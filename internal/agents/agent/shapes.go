@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -118,13 +119,38 @@ type CoreBlock struct {
 type Skill struct {
 	_ struct{} `json:"-" name:"AgentSkill"`
 
-	ID           string   `json:"id,omitzero" maxLength:"200" doc:"Identifier of the skill, of your choice."`
-	Name         string   `json:"name,omitzero" maxLength:"200" doc:"Name of the skill, as people see it."`
-	Description  string   `json:"description,omitzero" maxLength:"4000" doc:"What the skill is for."`
-	Instructions string   `json:"instructions,omitzero" maxLength:"200000" doc:"How the agent does it."`
-	AllowedTools []string `json:"allowed_tools,omitzero" doc:"Names of the tools that the skill needs."`
-	Tags         []string `json:"tags,omitzero" doc:"Words by which people find the skill."`
-	Examples     []string `json:"examples,omitzero" doc:"Requests that the skill answers."`
+	ID           string   `json:"id,omitzero" maxLength:"200" doc:"Identifier of the skill, of your choice, on cards of A2A. Left out: its name."`
+	Name         string   `json:"name,omitzero" maxLength:"200" doc:"Name of the skill, as people and the model see it. A run ignores a skill without one."`
+	Description  string   `json:"description,omitzero" maxLength:"4000" doc:"What the skill is for. The model is told name and description at the start of each run."`
+	Instructions string   `json:"instructions,omitzero" maxLength:"200000" doc:"How the agent does it. The model gets them when it calls the built-in tool use_skill, which an agent has that has a skill with instructions."`
+	AllowedTools []string `json:"allowed_tools,omitzero" doc:"Names of built-in tools that the skill needs. The agent's runs are offered them, beside its built_in_tools."`
+	Tags         []string `json:"tags,omitzero" doc:"Words by which people find the skill, on cards of A2A."`
+	Examples     []string `json:"examples,omitzero" doc:"Requests that the skill answers, on cards of A2A."`
+
+	Files []SkillFile `json:"files,omitzero" maxItems:"100" doc:"Files that use_skill puts into the workspace of the run, below skills/<name>."`
+}
+
+// SkillFile is a file of a skill.
+type SkillFile struct {
+	_ struct{} `json:"-" name:"AgentSkillFile"`
+
+	Path    string `json:"path" required:"true" minLength:"1" maxLength:"500" doc:"Where it is in the skill's folder, as the instructions name it."`
+	FileID  string `json:"file_id,omitzero" doc:"An uploaded file that has its content."`
+	Content string `json:"content,omitzero" maxLength:"200000" doc:"Its content, where file_id is left out."`
+}
+
+// SkillTool is the tool that gives a run the instructions of a skill.
+const SkillTool = "use_skill"
+
+// MaxSkills is how many skills an import leaves an agent with at most.
+const MaxSkills = 100
+
+// Usable reports whether a run can use the skill: it has instructions.
+func (k *Skill) Usable() bool { return k.Name != "" && k.Instructions != "" }
+
+// UsableSkills reports whether a run can use one of the skills.
+func UsableSkills(skills []Skill) bool {
+	return slices.ContainsFunc(skills, func(k Skill) bool { return k.Usable() })
 }
 
 // PublicConfig is how an agent talks with visitors.

@@ -116,18 +116,24 @@ func (f fileTools) enter(ctx context.Context, call tool.Call, root bool) (args f
 		}
 		return args, args.WorkspaceID, nil, nil
 	}
+	id, err = f.OfCall(ctx, call)
+	if call.WorkspaceID != "" && fault.Is(err, fault.NotFound) {
+		return refuse("The workspace of this conversation was deleted.")
+	}
+	return args, id, nil, err
+}
+
+// OfCall returns the workspace that a tool call works in. Errors: fault.NotFound for one
+// that was deleted.
+func (s *Service) OfCall(ctx context.Context, call tool.Call) (string, error) {
 	if call.WorkspaceID != "" {
-		err := f.Check(ctx, call.TenantID, call.WorkspaceID)
-		if fault.Is(err, fault.NotFound) {
-			return refuse("The workspace of this conversation was deleted.")
-		}
-		return args, call.WorkspaceID, nil, err
+		return call.WorkspaceID, s.Check(ctx, call.TenantID, call.WorkspaceID)
 	}
-	w, err := f.OfAgent(ctx, call.TenantID, call.AgentID)
+	w, err := s.OfAgent(ctx, call.TenantID, call.AgentID)
 	if err != nil {
-		return args, "", nil, err
+		return "", err
 	}
-	return args, w.WorkspaceID, nil, nil
+	return w.WorkspaceID, nil
 }
 
 func (f fileTools) readTool(ctx context.Context, call tool.Call) (tool.Result, error) {

@@ -81,6 +81,20 @@ func (s *Service) Put(
 	return f, created, err
 }
 
+// Write writes a file to a path as others name it, and replaces what stands there. Errors:
+// those of Put, and fault.Invalid for a path that cannot be used.
+func (s *Service) Write(ctx context.Context, tenant, id, path, mimeType string, st *blob.Staged) error {
+	at, problem := clean(path)
+	if problem == "" && at == "" {
+		problem = "it names no file"
+	}
+	if problem != "" {
+		return fault.BadFields(fault.Field{Field: "path", Message: problem})
+	}
+	_, _, err := s.Put(ctx, tenant, id, at, mimeType, st, Conditions{})
+	return err
+}
+
 // place stores a file in a locked workspace and replaces old, if any. The
 // reference to the file's content is already counted.
 func (s *Service) place(tx txn.Tx, w *Workspace, old, f *File) error {

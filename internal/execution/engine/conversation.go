@@ -72,6 +72,9 @@ func newConversation(j *journal, spec *run.AgentSpec, f facts) *conversation {
 		if c.e.Images != nil && !absent(spec.ImageGeneration) {
 			c.tools = c.tools.Join(c.e.Images.Set([]byte(spec.ImageGeneration)))
 		}
+		if c.e.Skills != nil && len(spec.Skills) > 0 {
+			c.tools = c.tools.Join(c.e.Skills.Set(spec.Skills))
+		}
 		c.tools = c.allowed(c.tools)
 	}
 	return c
@@ -92,8 +95,8 @@ func (c *conversation) allowed(tools tool.Set) tool.Set {
 // providers' caches know prompts by their beginning.
 func (c *conversation) opening(in *run.Input, recalled *string, earlier []model.Message) []model.Message {
 	var messages []model.Message
-	if c.spec.System != "" {
-		messages = append(messages, model.Message{Role: model.System, Text: c.spec.System})
+	if system := withSkills(c.spec); system != "" {
+		messages = append(messages, model.Message{Role: model.System, Text: system})
 	}
 	messages = append(append(messages, earlier...), in.History...)
 	if in.Message != "" || len(in.Parts) > 0 || len(in.History) == 0 {

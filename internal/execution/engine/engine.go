@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/trace"
 
+	"agentd/internal/agents/agent"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -93,6 +94,11 @@ type ImageTools interface {
 	Set(settings jsontext.Value) tool.Set
 }
 
+// SkillTools returns the tools that skills bring to their agent.
+type SkillTools interface {
+	Set(skills []agent.Skill) tool.Set
+}
+
 // Observer receives what happened, for metrics. Nil fields are skipped.
 type Observer struct {
 	RunEnded func(status run.Status, took time.Duration)
@@ -129,6 +135,7 @@ type Config struct {
 	Responses     run.Conversations // of runs with Options.Follows; nil: there are none
 	Remote        RemoteTools       // nil: there are no MCP servers
 	Images        ImageTools        // nil: agents cannot generate images
+	Skills        SkillTools        // nil: skills have no effect
 	Machines      Machines          // nil: no agent is bound to a machine
 	Artifacts     Artifacts         // nil: files of tools are not stored
 	Watchers      *run.Watchers

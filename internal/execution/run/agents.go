@@ -74,6 +74,12 @@ func specOf(c *agent.Config) *AgentSpec {
 		ImageGeneration: schema.Nullable(c.ImageGeneration), ContextStrategy: c.ContextStrategy, ContextWindow: c.ContextWindowSize,
 		Public: c.PublicConfig, OnMachine: c.ExecutionMode == agent.OnMachine,
 	}
+	for _, raw := range c.Skills {
+		var k agent.Skill
+		if json.Unmarshal(raw, &k) == nil && k.Name != "" {
+			spec.Skills = append(spec.Skills, k)
+		}
+	}
 	spec.Model.Remembered = c.ModelProvider
 	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry), []byte(c.Settings)
 	if c.Fallback != nil {

@@ -200,6 +200,7 @@ type AgentSpec struct {
 	Thinking        schema.Nullable
 	EffortPolicy    schema.Nullable
 	ImageGeneration schema.Nullable
+	Skills          []agent.Skill // those with a name
 	ContextStrategy string // compaction | summarize | truncate | sliding_window
 	ContextWindow   int    // messages that sliding_window keeps
 
@@ -221,6 +222,9 @@ func (spec *AgentSpec) ForVisitors() *AgentSpec {
 		if prompt := strings.TrimSpace(p.SystemPrompt); prompt != "" {
 			s.System = prompt
 		}
+	}
+	if !s.Offers(agent.SkillTool) {
+		s.Skills = nil
 	}
 	if len(s.Only) == 0 {
 		s.MCP = nil // no server is asked for tools that are not offered

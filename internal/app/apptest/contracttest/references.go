@@ -49,6 +49,8 @@ var References = map[string]string{
 	"knowledge_base_ids":       "knowledgeBaseId",
 	"mcp.servers[].id":         "", // callers choose it
 	"skills[].id":              "", // callers choose it
+	// They are looked up when a run uses the skill, among the company's.
+	"skills[].files[].file_id": "",
 	"spec_id":                  "", // of no table yet
 	// Guardrails are looked up when runs need them, among the company's.
 	"guardrail_id": "",

@@ -65,7 +65,7 @@ func (cmd *agentSkillAddCommand) Run(s *server) error {
 func zipFolder(dir string) ([]byte, error) {
 	const most = 20 << 20
 	if _, err := os.Stat(filepath.Join(dir, "SKILL.md")); err != nil {
-		return nil, errors.New("the folder has no SKILL.md; write one that begins with its name and description (see agentd agent skill add --help)")
+		return nil, errors.New("the folder has no SKILL.md; see agentd agent skill add --help")
 	}
 	var packed bytes.Buffer
 	w, total := zip.NewWriter(&packed), int64(0)

@@ -201,8 +201,8 @@ type AgentSpec struct {
 	EffortPolicy    schema.Nullable
 	ImageGeneration schema.Nullable
 	Skills          []agent.Skill // those with a name
-	ContextStrategy string // compaction | summarize | truncate | sliding_window
-	ContextWindow   int    // messages that sliding_window keeps
+	ContextStrategy string        // compaction | summarize | truncate | sliding_window
+	ContextWindow   int           // messages that sliding_window keeps
 
 	Public *agent.PublicConfig // nil: the agent does not talk with visitors
 	// Only, if it is not nil, has the names of the tools that the run may call; no others

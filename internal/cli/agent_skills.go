@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"agentd/internal/client"
@@ -64,33 +63,34 @@ func (cmd *agentSkillAddCommand) Run(s *server) error {
 // zipFolder packs the files of a folder. What is hidden, and links, are left out.
 func zipFolder(dir string) ([]byte, error) {
 	const most = 20 << 20
-	if _, err := os.Stat(filepath.Join(dir, "SKILL.md")); err != nil {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if _, err := root.Stat("SKILL.md"); err != nil {
 		return nil, errors.New("the folder has no SKILL.md; see agentd agent skill add --help")
 	}
 	var packed bytes.Buffer
 	w, total := zip.NewWriter(&packed), int64(0)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case path != dir && strings.HasPrefix(d.Name(), "."):
+		case path != "." && strings.HasPrefix(d.Name(), "."):
 			if d.IsDir() {
-				return filepath.SkipDir
+				return fs.SkipDir
 			}
 			return nil
 		case !d.Type().IsRegular():
 			return nil
 		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		from, err := os.Open(path)
+		from, err := root.Open(path)
 		if err != nil {
 			return err
 		}
 		defer from.Close()
-		to, err := w.Create(filepath.ToSlash(name))
+		to, err := w.Create(path)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"agentd/internal/base/share"
 	"agentd/internal/content/artifact"
 	"agentd/internal/content/artifact/artifactsql"
+	"agentd/internal/content/codetool"
 	"agentd/internal/content/doctext"
 	"agentd/internal/content/file"
 	"agentd/internal/content/file/filesql"
@@ -40,6 +41,7 @@ type content struct {
 	search     *retrieval.Service
 	memory     *memory.Service
 	knowledge  *knowledge.Service
+	code       *codetool.Service
 	// reading has the places for making text of what comes from outside: documents,
 	// and pages that agents read.
 	reading *share.Places
@@ -74,6 +76,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 		Table: c.placement, Blobs: c.blobs, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Audit: p.audit, Quota: accounts.usage,
 		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait), Commands: workspaceCommands(p),
 	}
+	c.code = newCodeTool(p, c)
 	files := uploadedFiles{c.files}
 	texts := &doctext.Extractor{Parse: extractor.Text}
 	c.reading = share.New(readers, readersEach, readersWait)
@@ -105,7 +108,7 @@ func (c *content) connect(agents *agent.Agents) {
 }
 
 func (c *content) tools() []tool.Tool {
-	return slices.Concat(c.workspaces.Tools(), c.memory.Tools(), c.knowledge.Tools())
+	return slices.Concat(c.workspaces.Tools(), c.memory.Tools(), c.knowledge.Tools(), []tool.Tool{c.code.Tool()})
 }
 
 func (c *content) part(p *platform) part {

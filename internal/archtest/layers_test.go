@@ -125,6 +125,7 @@ var modules = map[string][]string{
 	"internal/wire/bedrockclient":        {"github.com/aws/aws-sdk-go-v2"},
 	"internal/wire/wiretest/bedrocktest": {"github.com/aws/aws-sdk-go-v2"},
 	"internal/wire/connectorclient":      {"github.com/jackc/pgx/v5"},
+	"internal/wire/jsengine":             {"github.com/tetratelabs/wazero"},
 	"internal/wire/mcpclient":            {"github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 	"internal/wire/oidcclient":           {"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	"internal/wire/modelcall":            {otelModule},

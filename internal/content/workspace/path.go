@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/media"
 )
 
@@ -88,3 +89,16 @@ func parents(path string) []string {
 
 // base returns the last segment of a path.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// Clean returns the path of a file as a workspace keeps it, of one that others name.
+// Errors: fault.Invalid.
+func Clean(sent string) (string, error) {
+	at, problem := clean(sent)
+	if problem == "" && at == "" {
+		problem = "it names no file"
+	}
+	if problem != "" {
+		return "", fault.New(fault.Invalid, "", "The path %.200q cannot be used: %s.", sent, problem)
+	}
+	return at, nil
+}

@@ -84,14 +84,11 @@ func (s *Service) Put(
 // Write writes a file to a path as others name it, and replaces what stands there. Errors:
 // those of Put, and fault.Invalid for a path that cannot be used.
 func (s *Service) Write(ctx context.Context, tenant, id, path, mimeType string, st *blob.Staged) error {
-	at, problem := clean(path)
-	if problem == "" && at == "" {
-		problem = "it names no file"
+	at, err := Clean(path)
+	if err != nil {
+		return err
 	}
-	if problem != "" {
-		return fault.BadFields(fault.Field{Field: "path", Message: problem})
-	}
-	_, _, err := s.Put(ctx, tenant, id, at, mimeType, st, Conditions{})
+	_, _, err = s.Put(ctx, tenant, id, at, mimeType, st, Conditions{})
 	return err
 }
 

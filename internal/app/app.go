@@ -25,6 +25,7 @@ import (
 	"agentd/internal/base/config"
 	"agentd/internal/base/route"
 	"agentd/internal/edge/httpapi"
+	"agentd/internal/execution/engine"
 )
 
 // cutTime is how long Stop waits for what it has cut off.
@@ -54,9 +55,13 @@ type program struct {
 }
 
 // Start builds and starts everything. On an error nothing is left running.
-func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
+func Start(ctx context.Context, cfg config.Config, log *slog.Logger) (*App, error) {
+	return start(ctx, cfg, "dev", log)
+}
+
+func start(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (_ *App, err error) {
 	level := newLevelHandler(log.Handler())
-	p := &platform{cfg: cfg, log: slog.New(level), level: level, metrics: prometheus.NewRegistry()}
+	p := &platform{cfg: cfg, version: version, log: slog.New(level), level: level, metrics: prometheus.NewRegistry()}
 	a := &App{platform: p, failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
@@ -137,8 +142,8 @@ func (a *App) startServices() error {
 // startWorkers starts the runners of all parts, which wake when work of their
 // kind becomes due on any node.
 func (a *App) startWorkers() error {
+	a.platform.observeQueue(a.workersOfParts())
 	all := a.workers()
-	a.platform.observeQueue(all)
 	wake := func(kind string) {
 		for _, w := range all {
 			if w.kind == kind {
@@ -153,12 +158,23 @@ func (a *App) startWorkers() error {
 		if err := a.platform.start(a.running(w)); err != nil {
 			return err
 		}
+		if w.kind == engine.WorkKind {
+			running := w.runner.Running
+			a.platform.running.Store(&running)
+		}
 	}
 	return nil
 }
 
-// workers returns the runners of all parts.
-func (a *App) workers() (all []worker) {
+// workers returns the runners that run on this node: none where it only serves the API.
+func (a *App) workers() []worker {
+	if a.platform.cfg.Server.Role == config.RoleAPI {
+		return nil
+	}
+	return a.workersOfParts()
+}
+
+func (a *App) workersOfParts() (all []worker) {
 	for _, part := range a.program.parts {
 		all = append(all, part.workers...)
 	}
@@ -199,6 +215,9 @@ func (a *App) listen(ctx context.Context) (err error) {
 	if err := a.listenPrivately(ctx); err != nil {
 		return errors.Join(err, a.listener.Close())
 	}
+	if a.platform.cfg.Server.Role == config.RoleWorker {
+		return a.serveOn(serving, a.program.server.Probes())
+	}
 	return a.platform.start(func() (func(context.Context), error) {
 		go func() {
 			if err := a.program.server.Serve(serving); err != nil {
@@ -229,7 +248,11 @@ func (a *App) listenPrivately(ctx context.Context) error {
 		return listenError("AGENTD_METRICS_LISTEN", err)
 	}
 	a.private = l
-	server := a.program.server.Private()
+	return a.serveOn(l, a.program.server.Private())
+}
+
+// serveOn serves a listener beside the API's server.
+func (a *App) serveOn(l net.Listener, server *http.Server) error {
 	return a.platform.start(func() (func(context.Context), error) {
 		go func() {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,16 +35,20 @@ type node struct {
 	shares *shares
 	opened time.Time // when this process took the name
 	seen   time.Time // when it last sent a heartbeat
+	load   func() int
 }
 
 // openNode takes this node's name, follows the database's clock, and makes due what
 // the node held when it died.
 func (p *platform) openNode(ctx context.Context, queue *worksql.Queue, synced *clock.Synced) error {
 	if !p.db.Postgres() {
+		if err := p.openLone(ctx, synced); err != nil {
+			return err
+		}
 		return queue.ReclaimAll(ctx)
 	}
 	n := &node{
-		nodes: worksql.NewNodes(p.db, synced), clock: synced, shares: &p.shares, opened: time.Now(),
+		nodes: worksql.NewNodes(p.db, synced), clock: synced, shares: &p.shares, opened: time.Now(), load: p.load,
 		skewed: lasting.New(p.log, "the clock differs from the database's, which decides"),
 		lost:   lasting.New(p.log, "node name in use"),
 	}
@@ -54,7 +59,7 @@ func (p *platform) openNode(ctx context.Context, queue *worksql.Queue, synced *c
 	if err != nil {
 		return err
 	}
-	n.Node = worksql.Node{Name: p.node, BootID: ident.New(), Place: place}
+	n.Node = worksql.Node{Name: p.node, BootID: ident.New(), Place: place, Version: p.version, Role: cmp.Or(p.cfg.Server.Role, "all")}
 	name, holder, err := n.nodes.Take(ctx, n.Node, ident.New())
 	if err != nil {
 		return err
@@ -86,6 +91,48 @@ func (p *platform) openNode(ctx context.Context, queue *worksql.Queue, synced *c
 	return err
 }
 
+// openLone records the node of a SQLite database, for those who list nodes. It holds no
+// name by that: the lock of the data directory does.
+func (p *platform) openLone(ctx context.Context, clk clock.Clock) error {
+	place, err := placeOf(p.cfg.Storage.DataDir)
+	if err != nil {
+		return err
+	}
+	n := &node{nodes: worksql.NewNodes(p.db, clk)}
+	n.Node = worksql.Node{Name: p.node, BootID: ident.New(), Place: place, Version: p.version, Role: cmp.Or(p.cfg.Server.Role, "all")}
+	if n.Name, _, err = n.nodes.Take(ctx, n.Node, ident.New()); err != nil {
+		return err
+	}
+	p.lone = n
+	p.onStop(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := n.nodes.Leave(ctx, n.Node); err != nil {
+			p.log.Info("the end of this node could not be recorded", "err", err)
+		}
+	})
+	return nil
+}
+
+// slowBeat is the heartbeat of the node of a SQLite database.
+func (p *platform) slowBeat(ctx context.Context) {
+	if p.lone == nil {
+		return
+	}
+	p.lone.Runs = p.load()
+	if _, _, err := p.lone.nodes.Beat(ctx, p.lone.Node); err != nil && ctx.Err() == nil {
+		p.log.Warn("the heartbeat of this node could not be recorded", "err", err)
+	}
+}
+
+// load returns how many runs this node carries.
+func (p *platform) load() int {
+	if running := p.running.Load(); running != nil {
+		return (*running)()
+	}
+	return 0
+}
+
 // serve sends heartbeats until ctx ends. One that fails is not logged: whoever
 // waits for the database does that.
 func (n *node) serve(ctx context.Context) {
@@ -105,6 +152,7 @@ func (n *node) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, worksql.HeartbeatEvery)
 	defer cancel()
 	sent := time.Now()
+	n.Runs = n.load()
 	now, held, err := n.nodes.Beat(ctx, n.Node)
 	if err != nil {
 		return err

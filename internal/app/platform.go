@@ -55,6 +55,7 @@ type platform struct {
 	clock   clock.Clock
 	metrics *prometheus.Registry
 
+	version  string // of the program
 	node     string // names this data directory, whose leases are free again after a crash
 	db       *sqldb.DB
 	box      *secret.Box
@@ -78,7 +79,9 @@ type platform struct {
 	events   *webhook.ResourceEvents // of resources, for the webhooks of tenants
 	// observeQueue exports the backlog of these workers' kinds.
 	observeQueue func([]worker)
-	address      atomic.Pointer[string] // that the server listens on; nil before it does
+	running      atomic.Pointer[func() int] // the runs that this node carries; nil before it does
+	lone         *node                      // on SQLite
+	address      atomic.Pointer[string]     // that the server listens on; nil before it does
 }
 
 // openPlatform opens the database and the bus. On an error the caller stops what
@@ -187,6 +190,11 @@ func (p *platform) openSecrets(ctx context.Context) error {
 		return fmt.Errorf("AGENTD_SECRET_KEY: %w", err)
 	}
 	p.secrets = secretsql.New(p.db, p.box, p.clock)
+	if p.db.Postgres() {
+		if err := p.secrets.CheckServers(ctx, p.node); err != nil {
+			return err
+		}
+	}
 	return p.secrets.Check(ctx)
 }
 
@@ -198,6 +206,7 @@ func (p *platform) reportKeys(ctx context.Context) {
 		if err := p.secrets.Report(ctx, p.node); err != nil && ctx.Err() == nil {
 			p.log.Warn("the secret keys of this node could not be reported", "err", err)
 		}
+		p.slowBeat(ctx)
 		select {
 		case <-ctx.Done():
 			if err := p.secrets.Stopped(context.WithoutCancel(ctx), p.node); err != nil {

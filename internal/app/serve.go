@@ -63,7 +63,7 @@ func Serve(ctx context.Context, cfg config.Config, process Process) error {
 		return err
 	}
 	defer stopTraces(context.WithoutCancel(ctx))
-	a, err := Start(ctx, cfg, log)
+	a, err := start(ctx, cfg, process.Version, log)
 	if err != nil {
 		return err
 	}

@@ -190,6 +190,9 @@ type commands struct {
 		Schema           migrateCommand          `cmd:"" default:"withargs" help:"Migrate the database to this version's schema, or back."`
 		SqliteToPostgres sqliteToPostgresCommand `cmd:"" name:"sqlite-to-postgres" help:"Move everything from SQLite in a data directory to an empty PostgreSQL database."`
 	} `cmd:"" group:"Server" help:"Migrate the database."`
+	Upgrade struct {
+		Check upgradeCheckCommand `cmd:"" help:"Say what an upgrade to this program will do, and whether anything is in its way. Exits with 1 if it is, and 2 if it cannot be told."`
+	} `cmd:"" group:"Server" help:"Upgrades."`
 	Backup  backupCommand  `cmd:"" group:"Server" help:"Write a backup of everything into one sealed file, also while the server runs."`
 	Restore restoreCommand `cmd:"" group:"Server" help:"Fill an empty data directory or database from a backup: with all of it, or with nothing."`
 	Verify  verifyCommand  `cmd:"" group:"Server" help:"Read a backup to its end and check that it is whole. Exits with 1 if it is not, and 2 if it cannot be read."`
@@ -219,6 +222,7 @@ type commands struct {
 			Status secretsStatusCommand `cmd:"" help:"Count the sealed values by the secret key that they need."`
 			Forget secretsForgetCommand `cmd:"" help:"Let the server start without a secret key that is lost."`
 		} `cmd:"" help:"Secret keys."`
+		Nodes      nodesCommand      `cmd:"" help:"List the nodes that run: their versions, what they do and how busy they are."`
 		SignInLink signInLinkCommand `cmd:"" help:"Make a link with which a member signs in once, without an email."`
 	} `cmd:"" group:"Server" help:"Manage tenants, keys, sign-in links and secret keys, also while a server runs."`
 

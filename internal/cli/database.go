@@ -49,6 +49,9 @@ func (inv *invocation) migrated(s config.Storage, use func(*sqldb.DB) error) err
 		if err != nil {
 			return err
 		}
+		if version > sqldb.Latest() {
+			return fmt.Errorf("%w (the database has version %d of the schema, this program %d)", sqldb.ErrNewer, version, sqldb.Latest())
+		}
 		if version != 0 && version != sqldb.Latest() {
 			return fmt.Errorf("the database has version %d of the schema and this program needs %d; start the agentd that belongs to it, "+
 				"or migrate first: agentd migrate", version, sqldb.Latest())

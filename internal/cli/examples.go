@@ -212,6 +212,8 @@ agentd ledger verify ledger.ndjson`,
 	"migrate sqlite-to-postgres": `agentd migrate sqlite-to-postgres --database-url postgres://agentd:secret@db/agentd`,
 	"backup": `printf 'correct horse battery staple' > passphrase
 agentd backup agentd.backup --passphrase-file passphrase`,
+	"upgrade check":           `agentd upgrade check`,
+	"admin nodes":             `agentd admin nodes`,
 	"restore":                 `agentd restore agentd.backup --passphrase-file passphrase --data-dir ./restored`,
 	"verify":                  `agentd verify agentd.backup`,
 	"config show":             `agentd config show`,

@@ -41,6 +41,12 @@ type Governance struct {
 // Off reports whether governance is switched off.
 func (g Governance) Off() bool { return g.Governance == "off" }
 
+// The roles of a node that does not do everything.
+const (
+	RoleAPI    = "api"
+	RoleWorker = "worker"
+)
+
 // Server is where agentd is reached.
 type Server struct {
 	Listen    string `env:"AGENTD_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on."`
@@ -53,6 +59,8 @@ type Server struct {
 	CORSOrigins      string `env:"AGENTD_CORS_ORIGINS" name:"cors-origins" placeholder:"ORIGINS" help:"Origins of pages in browsers that may call the API with a key, as in https://app.example.com; several by commas, * for any. Cookies never go with such calls. Empty: none but the service's own."`
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
 	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
+
+	Role string `env:"AGENTD_ROLE" name:"role" default:"all" enum:"all,api,worker" placeholder:"ROLE" help:"What this node does: api serves the API and carries no runs or other work, worker carries them and serves probes and metrics alone, all does both. api and worker need PostgreSQL, and a node of the other role."`
 
 	DrainTimeout time.Duration `env:"AGENTD_DRAIN_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long a server that is stopped with SIGTERM lets steps of runs, deliveries and requests that are under way come to their end. What is left then is cut off, as it is at a second signal. Ctrl-C at a terminal waits 3s at most."`
 

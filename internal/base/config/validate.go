@@ -50,6 +50,12 @@ func (c *Config) Validate() error {
 		}
 		return nil
 	})
+	v.check("AGENTD_ROLE", c.Server.Role == RoleAPI || c.Server.Role == RoleWorker, func() error {
+		if c.Storage.DatabaseURL.Empty() {
+			return fmt.Errorf("%s needs AGENTD_DATABASE_URL: a SQLite database has one node, which does everything", c.Server.Role)
+		}
+		return nil
+	})
 	v.check("AGENTD_DRAIN_TIMEOUT", true, func() error {
 		if c.Server.DrainTimeout < 0 || c.Server.DrainTimeout > maxDrain {
 			return fmt.Errorf("must be from 0s to %v", maxDrain)

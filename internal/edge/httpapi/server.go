@@ -108,22 +108,23 @@ type Config struct {
 // Server is the edge. It is an http.Handler; Serve and Shutdown run it on a
 // listener.
 type Server struct {
-	auth        Authenticator
-	sameOrigin  *http.CrossOriginProtection
-	idempotency *idempotency.Manager
-	repeatWait  time.Duration // for the first request, by a repeated one
-	fresh       func(context.Context, authz.Caller) error
-	held        func(tenant string) bool
-	tenantNames TenantNames
-	ready       func(context.Context) error
-	selfTest    func(context.Context) error
-	watch       func(audit.Sighting)
-	log         *slog.Logger
-	tracer      trace.Tracer
-	https       bool
-	build       string
-	showsBuild  bool
-	started     time.Time
+	auth         Authenticator
+	sameOrigin   *http.CrossOriginProtection
+	idempotency  *idempotency.Manager
+	repeatWait   time.Duration // for the first request, by a repeated one
+	fresh        func(context.Context, authz.Caller) error
+	held         func(tenant string) bool
+	tenantNames  TenantNames
+	ready        func(context.Context) error
+	selfTest     func(context.Context) error
+	watch        func(audit.Sighting)
+	log          *slog.Logger
+	tracer       trace.Tracer
+	https        bool
+	build        string
+	showsBuild   bool
+	hidesMetrics bool
+	started      time.Time
 
 	proxies    proxies
 	proxiesNow func() []netip.Prefix // nil: proxies
@@ -149,7 +150,8 @@ func New(c Config) (*Server, error) {
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, held: c.Held, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, watch: c.Watch, log: c.Log, tracer: c.Tracer,
-		build: c.Build, showsBuild: !c.HideBuild, https: c.TLS, started: time.Now(), mux: newMux(), proxies: c.Proxies, proxiesNow: c.ProxiesNow,
+		build: c.Build, showsBuild: !c.HideBuild, hidesMetrics: c.HideMetrics, https: c.TLS,
+		started: time.Now(), mux: newMux(), proxies: c.Proxies, proxiesNow: c.ProxiesNow,
 	}
 	if s.log == nil {
 		s.log = slog.Default()

@@ -64,6 +64,32 @@ func (e *MissingKeyError) Error() string {
 		"cannot be read", e.ID, strings.Join(where, ", "), e.ID)
 }
 
+// StrangerError says that a server with other secret keys runs on the database.
+type StrangerError struct{ Server Server }
+
+// Error implements error.
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("a server with another secret key (%s) runs on this database: the node %s. Give all nodes of a database the same "+
+		"AGENTD_SECRET_KEY; another cluster needs a database of its own. If that node has stopped, wait %d seconds",
+		e.Server.KeyIDs[0], e.Server.Node, int(silence.Seconds()))
+}
+
+// CheckServers makes sure that no other server than node runs on the database that
+// shares no secret key with this one: each would seal what the other cannot open.
+// Errors: *StrangerError.
+func (k *Keys) CheckServers(ctx context.Context, node string) error {
+	servers, err := k.Servers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		if s.Node != node && !slices.ContainsFunc(s.KeyIDs, func(id secret.KeyID) bool { return slices.Contains(k.box.KeyIDs(), id) }) {
+			return &StrangerError{s}
+		}
+	}
+	return nil
+}
+
 // Check makes sure that every key is configured that sealed values need, and
 // records the configured ones before anything is sealed with them. Errors:
 // *MissingKeyError.

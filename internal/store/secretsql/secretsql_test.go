@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -371,6 +372,44 @@ func TestKeptSecretsOutliveKeys(t *testing.T) {
 		after, _ := keys(t, db, clk, 2)
 		if again, err := after.Kept(t.Context(), "signin/recovery"); err != nil || !bytes.Equal(again, kept) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A server of another cluster is found by its keys, unless it has stopped.
+func TestStrangersOnTheDatabase(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		c := clock.NewFake()
+		keys := func(all ...byte) *secretsql.Keys {
+			var masters [][]byte
+			for _, n := range all {
+				masters = append(masters, bytes.Repeat([]byte{n}, 32))
+			}
+			box, err := secret.NewBox(masters...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return secretsql.New(db, box, c)
+		}
+		if err := keys(1, 2).Report(t.Context(), "n1"); err != nil {
+			t.Fatal(err)
+		}
+		for name, k := range map[string]*secretsql.Keys{"the same": keys(1, 2), "rotated": keys(3, 2), "one": keys(2)} {
+			if err := k.CheckServers(t.Context(), "n2"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		stranger, ok := errors.AsType[*secretsql.StrangerError](keys(3).CheckServers(t.Context(), "n2"))
+		if !ok || stranger.Server.Node != "n1" || !strings.Contains(stranger.Error(), "n1") {
+			t.Errorf("another key: %v", stranger)
+		}
+		if err := keys(3).CheckServers(t.Context(), "n1"); err != nil {
+			t.Errorf("the node itself, with a new key: %v", err)
+		}
+		c.Advance(2 * time.Minute)
+		if err := keys(3).CheckServers(t.Context(), "n2"); err != nil {
+			t.Errorf("of one that has stopped: %v", err)
 		}
 	})
 }

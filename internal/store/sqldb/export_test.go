@@ -1,6 +1,9 @@
 package sqldb
 
-import "context"
+import (
+	"context"
+	"testing"
+)
 
 // Queued is how many closures wait for the writer.
 func Queued(db *DB) int {
@@ -25,3 +28,13 @@ func MigrateSteps(ctx context.Context, db *DB) error { return db.migrateSteps(ct
 
 // SchemaTitle is the first line of the text of a schema.
 var SchemaTitle = schemaTitle
+
+// Described describes all migrations.
+func Described(t *testing.T, postgres bool) []Pending {
+	t.Helper()
+	all, err := pendingOf(nil, postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

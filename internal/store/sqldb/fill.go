@@ -263,13 +263,10 @@ func (f *Filler) Tables() []Table { return f.tables }
 // migrateToSet brings an empty database to exactly these migrations, which may be
 // those of an older program.
 func (db *DB) migrateToSet(ctx context.Context, versions []int64) error {
-	known := numbers()
-	for _, v := range versions {
-		if !slices.Contains(known, v) {
-			return fmt.Errorf("%w (it has the migration %d)", ErrNewer, v)
-		}
+	if err := newer(versions); err != nil {
+		return err
 	}
-	if len(versions) == len(known) {
+	if len(versions) == len(numbers()) {
 		return db.Migrate(ctx)
 	}
 	err := db.migrateTo(ctx, func(p *goose.Provider, _ *sql.DB) error {

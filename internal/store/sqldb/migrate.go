@@ -49,17 +49,17 @@ func (db *DB) Migrate(ctx context.Context) error {
 		if created, err := db.create(ctx, pool); err != nil || created {
 			return err
 		}
-		return up(ctx, p)
+		return up(ctx, p, pool)
 	})
 }
 
 // migrateSteps is [DB.Migrate], also in an empty database one migration at a time.
 func (db *DB) migrateSteps(ctx context.Context) error {
-	return db.migrateTo(ctx, func(p *goose.Provider, _ *sql.DB) error { return up(ctx, p) })
+	return db.migrateTo(ctx, func(p *goose.Provider, pool *sql.DB) error { return up(ctx, p, pool) })
 }
 
 // up applies the migrations that the database does not have.
-func up(ctx context.Context, p *goose.Provider) error {
+func up(ctx context.Context, p *goose.Provider, pool *sql.DB) error {
 	// Asked again, under the lock: another process may have been faster.
 	current, err := p.GetDBVersion(ctx)
 	if err != nil {
@@ -67,6 +67,15 @@ func up(ctx context.Context, p *goose.Provider) error {
 	}
 	if latest := Latest(); current > latest {
 		return fmt.Errorf("%w (database %d, program %d)", ErrNewer, current, latest)
+	}
+	if current > 0 {
+		applied, err := versionsOf(ctx, pool)
+		if err == nil {
+			err = newer(applied)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	_, err = p.Up(ctx)
 	return err

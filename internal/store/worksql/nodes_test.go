@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentd/internal/base/clock"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
@@ -91,4 +93,54 @@ func TestDatabaseTime(t *testing.T) {
 	if err != nil || !held || time.Since(now).Abs() > time.Minute {
 		t.Error(now, held, err)
 	}
+}
+
+func TestNodesAreListed(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		c := clock.NewFake()
+		nodes := worksql.NewNodes(db, c)
+		take := func(name, version, role string) worksql.Node {
+			t.Helper()
+			n := worksql.Node{Name: name, BootID: name, Place: worksql.Place{Host: "host boot", Path: "/" + name}, Version: version, Role: role}
+			if _, _, err := nodes.Take(t.Context(), n, "-"); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		take("gone", "1", "all")
+		c.Advance(2 * time.Minute)
+		busy := take("busy", "2", "worker")
+		take("api", "2", "api")
+		busy.Runs = 7
+		if _, _, err := nodes.Beat(t.Context(), busy); err != nil {
+			t.Fatal(err)
+		}
+		got, err := nodes.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := c.Now().UTC()
+		want := []worksql.Listed{
+			{Name: "api", Host: "host", Path: "/api", Version: "2", Role: "api", Started: now, Seen: now, Running: true},
+			{Name: "busy", Host: "host", Path: "/busy", Version: "2", Role: "worker", Runs: 7, Started: now, Seen: now, Running: true},
+			{Name: "gone", Host: "host", Path: "/gone", Version: "1", Role: "all", Started: now.Add(-2 * time.Minute), Seen: now.Add(-2 * time.Minute)},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A database of before nodes told their versions is listed too.
+func TestNodesOfOlderPrograms(t *testing.T) {
+	t.Parallel()
+	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
+		if err := db.MigrateDown(t.Context(), 770); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := worksql.NewNodes(db, clock.NewFake()).List(t.Context()); err != nil || len(got) != 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
 }

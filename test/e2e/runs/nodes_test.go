@@ -2,6 +2,7 @@ package runs
 
 import (
 	"encoding/base64"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/app/apptest"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/worksql"
 )
 
 // Two nodes over one PostgreSQL and one NATS are one agentd: a run of one is
@@ -112,5 +116,51 @@ func TestCopiedDataDirectory(t *testing.T) {
 	}
 	if metrics := string(a.Do("GET", "/metrics", nil).Body); !strings.Contains(metrics, "agentd_clock_skew_seconds ") {
 		t.Error("the skew of the clock is not shown")
+	}
+}
+
+// A node that serves the API alone has its runs carried by one that serves nothing.
+func TestRolesOfNodes(t *testing.T) {
+	t.Parallel()
+	outside, database := apptest.ExternalNATS(t), sqldbtest.Config(t, sqldbtest.Postgres)
+	sim := modeltest.New(t, modeltest.Respond(func(modeltest.Request) modeltest.Answer { return modeltest.Answer{Text: "Done."} }))
+	as := func(role string) *apptest.Server {
+		return apptest.Start(t, sim, outside, func(c *config.Config) {
+			c.Storage.DatabaseURL, c.Server.Role = config.NewURL(database.URL), role
+			c.Security.SecretKey = secret.New(base64.StdEncoding.EncodeToString(make([]byte, 32)))
+		})
+	}
+	api := as(config.RoleAPI)
+	agent := api.CreateAgent(object{"execution_mode": "worker"})
+	id := api.StartRun(agent, "Go.", nil)
+	<-time.After(300 * time.Millisecond) // a node that carries runs would have begun
+	if r := api.Expect(200, "GET", "/api/v1/runs/"+id, nil); r["status"] != "queued" {
+		t.Errorf("the API's node has begun: %v", r["status"])
+	}
+	worker := as(config.RoleWorker)
+	if r := api.WaitRun(id); r["status"] != "completed" {
+		t.Errorf("the run is %v", r["status"])
+	}
+	for path, want := range map[string]int{"/health": 200, "/health/ready": 200, "/metrics": 200, "/api/v1/agents": 404, "/": 404} {
+		res, err := http.Get(worker.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != want {
+			t.Errorf("%s of the worker is %d, want %d", path, res.StatusCode, want)
+		}
+	}
+	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: database.URL, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	nodes, err := worksql.NewNodes(db, clock.System{}).List(t.Context())
+	roles := map[string]bool{}
+	for _, n := range nodes {
+		roles[n.Role+" "+n.Version] = n.Running
+	}
+	if diff := cmp.Diff(map[string]bool{"api dev": true, "worker dev": true}, roles); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
 	}
 }

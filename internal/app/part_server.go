@@ -27,7 +27,7 @@ func newServer(p *platform, accounts *accounts, members *members, parts []part) 
 		TenantNames: accounts.identity.TenantNames,
 		Watch:       p.watch.Note,
 		Origins:     p.config.AllowedOrigins, TenantStreams: p.config.StreamsPerTenant, Heartbeats: p.config.Heartbeat,
-		Feature: p.config.FeatureOf, SelfTest: p.hub.SelfTest,
+		Feature: p.config.FeatureOf, SelfTest: p.hub.SelfTest, Degraded: p.disk.degraded,
 		Log: p.log, Metrics: p.metrics, Tracer: p.tracer("agentd/http"), PublicURL: p.cfg.Server.PublicURL,
 		TLS: p.cfg.Server.TLSCert != "", HideMetrics: p.cfg.Server.MetricsListen != "",
 		HideBuild: p.cfg.Server.MetricsListen != "" || !config.Loopback(p.cfg.Server.Listen),

@@ -80,6 +80,7 @@ type platform struct {
 	// observeQueue exports the backlog of these workers' kinds.
 	observeQueue func([]worker)
 	running      atomic.Pointer[func() int] // the runs that this node carries; nil before it does
+	disk         *disk                      // nil: nobody looks at it
 	lone         *node                      // on SQLite
 	address      atomic.Pointer[string]     // that the server listens on; nil before it does
 }
@@ -92,6 +93,11 @@ func openPlatform(ctx context.Context, p *platform) error {
 	}
 	synced := &clock.Synced{}
 	p.clock = synced
+	if p.disk = newDisk(p); p.disk != nil {
+		if err := p.start(background(p.disk.serve)); err != nil {
+			return err
+		}
+	}
 	queue := worksql.New(p.db, p.clock, func(kind string) { p.hub.Signal(signalWork, kind) })
 	p.queue, p.gate, p.lost = queue, newGate(p, queue), newLostLeases(p.metrics)
 	p.observeQueue = func(all []worker) { observeQueue(p.metrics, queue, all) }

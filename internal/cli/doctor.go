@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/config"
+	"agentd/internal/base/diskspace"
 	"agentd/internal/client"
 )
 
@@ -200,7 +201,7 @@ func (cmd *doctorCommand) local() []finding {
 		return []finding{{"disk", skipped, "there is no data directory " + cmd.DataDir + " here.", ""}}
 	}
 	found := []finding{{"disk", ok, "the data directory " + cmd.DataDir + " is here.", ""}}
-	if free, known := freeBytes(cmd.DataDir); known {
+	if free, known := diskspace.Free(cmd.DataDir); known {
 		found[0].Detail = fmt.Sprintf("%d MiB are free below %s.", free>>20, cmd.DataDir)
 		if free < 1<<30 {
 			found[0].Status, found[0].Fix = warning, "Make room: below 1 GiB a busy server soon stops writing."

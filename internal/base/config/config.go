@@ -60,6 +60,8 @@ type Server struct {
 	RateLimits       string `env:"AGENTD_RATE_LIMITS" default:"tenant=6000/m,key=3000/m" placeholder:"LIMITS" help:"How many requests a tenant, a key (or browser session) and an operation of a tenant may make: any of tenant=N/m, key=N/m and endpoint=N/m by commas, with /s, /m or /h. off: no limits."`
 	StreamsPerTenant int    `env:"AGENTD_STREAMS_PER_TENANT" name:"streams-per-tenant" default:"20000" placeholder:"N" help:"How many event streams a tenant may have open at once on this node. 0: any number."`
 
+	DiskReserveMiB int `env:"AGENTD_DISK_RESERVE_MIB" name:"disk-reserve-mib" default:"256" placeholder:"MIB" help:"Room on the disk with the SQLite database, in MiB, below which new runs are refused, so that those under way can end. 0: none is kept."`
+
 	Role string `env:"AGENTD_ROLE" name:"role" default:"all" enum:"all,api,worker" placeholder:"ROLE" help:"What this node does: api serves the API and carries no runs or other work, worker carries them and serves probes and metrics alone, all does both. api and worker need PostgreSQL, and a node of the other role."`
 
 	DrainTimeout time.Duration `env:"AGENTD_DRAIN_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long a server that is stopped with SIGTERM lets steps of runs, deliveries and requests that are under way come to their end. What is left then is cut off, as it is at a second signal. Ctrl-C at a terminal waits 3s at most."`

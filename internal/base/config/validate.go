@@ -17,6 +17,9 @@ import (
 // maxModelStart bounds AGENTD_MODEL_START_TIMEOUT: an answer takes an hour at most.
 const maxModelStart = time.Hour
 
+// maxDiskReserve bounds AGENTD_DISK_RESERVE_MIB: an exbibyte.
+const maxDiskReserve = 1 << 40
+
 // maxDrain bounds AGENTD_DRAIN_TIMEOUT: no step of a run takes longer.
 const maxDrain = time.Hour
 
@@ -47,6 +50,12 @@ func (c *Config) Validate() error {
 	v.check("AGENTD_MODEL_START_TIMEOUT", true, func() error {
 		if c.Models.StartTimeout < 0 || c.Models.StartTimeout > maxModelStart {
 			return fmt.Errorf("must be from 0s, for the default, to %v", maxModelStart)
+		}
+		return nil
+	})
+	v.check("AGENTD_DISK_RESERVE_MIB", c.Server.DiskReserveMiB != 0, func() error {
+		if c.Server.DiskReserveMiB < 0 || c.Server.DiskReserveMiB > maxDiskReserve {
+			return fmt.Errorf("must be from 0 to %d", maxDiskReserve)
 		}
 		return nil
 	})

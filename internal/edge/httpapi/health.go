@@ -19,6 +19,7 @@ type health struct {
 	Timestamp time.Time `json:"timestamp" required:"true"`
 	Connected bool      `json:"kv_connected" required:"true" doc:"Whether the database answers."`
 	Resumes   int       `json:"pending_resumes" required:"true" doc:"Always 0: runs that were interrupted are in the queue, and go on by themselves."`
+	Degraded  []string  `json:"degraded,omitzero" doc:"What does not work at the moment: disk_low, where new runs are refused because the disk is nearly full."`
 	Uptime    int64     `json:"uptime_seconds" required:"true"`
 	Version   string    `json:"version" required:"true" doc:"The date of the API contract, as in X-API-Version."`
 	Build     string    `json:"build,omitzero" doc:"Version of the program."`
@@ -116,6 +117,9 @@ func (s *Server) healthOf(connected bool) *health {
 	h := &health{
 		Status: "healthy", Timestamp: time.Now().UTC(), Connected: connected,
 		Uptime: int64(time.Since(s.started).Seconds()), Version: APIVersion,
+	}
+	if s.degraded != nil {
+		h.Degraded = s.degraded()
 	}
 	if !connected {
 		h.Status = "unhealthy"

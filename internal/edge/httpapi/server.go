@@ -81,6 +81,8 @@ type Config struct {
 	Build     string // version of the program, for the health route
 	// HideBuild leaves the build out of the health route: it is for the operator.
 	HideBuild bool
+	// Degraded returns what does not work though the service is healthy; nil: nothing.
+	Degraded func() []string
 	// HideMetrics lets /metrics not exist here, because Private serves it.
 	HideMetrics bool
 
@@ -124,6 +126,7 @@ type Server struct {
 	build        string
 	showsBuild   bool
 	hidesMetrics bool
+	degraded     func() []string
 	started      time.Time
 
 	proxies    proxies
@@ -150,7 +153,7 @@ func New(c Config) (*Server, error) {
 		auth: c.Auth, sameOrigin: http.NewCrossOriginProtection(), fresh: c.Fresh, held: c.Held, tenantNames: c.TenantNames,
 		idempotency: c.Idempotency, repeatWait: orDefault(c.RepeatWait, 10*time.Second),
 		ready: c.Ready, selfTest: c.SelfTest, watch: c.Watch, log: c.Log, tracer: c.Tracer,
-		build: c.Build, showsBuild: !c.HideBuild, hidesMetrics: c.HideMetrics, https: c.TLS,
+		build: c.Build, showsBuild: !c.HideBuild, hidesMetrics: c.HideMetrics, degraded: c.Degraded, https: c.TLS,
 		started: time.Now(), mux: newMux(), proxies: c.Proxies, proxiesNow: c.ProxiesNow,
 	}
 	if s.log == nil {

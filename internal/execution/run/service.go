@@ -46,6 +46,9 @@ type Service struct {
 	Names   Names
 	CostCap CostCap // nil: no agent has permissions
 	Files   Files   // that runs may be given; nil: there are none
+	// Closed returns why no runs are taken at the moment, nil if they are; nil: they
+	// always are. Runs that others start are taken all the same.
+	Closed func() error
 	// Artifacts returns the files that a run produced, oldest first; nil: none are
 	// stored.
 	Artifacts func(ctx context.Context, tenant, id string) ([]Artifact, error)
@@ -92,9 +95,14 @@ type Request struct {
 
 // Create stores a run and starts it. It returns the run as it was created,
 // queued, however far it is by now. Errors: NotFound for the agent; Conflict
-// for a suspended agent, and with ALREADY_EXISTS for a Request.RunID that
+// for a suspended agent, what Closed returns, and with ALREADY_EXISTS for a Request.RunID that
 // exists.
 func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*Run, error) {
+	if s.Closed != nil && req.Parent == "" {
+		if err := s.Closed(); err != nil {
+			return nil, err
+		}
+	}
 	spec, err := specOfRequest(ctx, s.Agents, who.TenantID, &req)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
 package runs
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -72,6 +74,30 @@ func TestFullDiskUnderRuns(t *testing.T) {
 	}
 	if got, want := answered.Load(), int64(len(ids)*(rounds+1)); got != want {
 		t.Errorf("%d answers for %d steps: some were lost, or paid for twice", got, want)
+	}
+}
+
+// Before the disk is full, new runs are refused while everything else goes on.
+func TestLowDiskTakesNoRuns(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, modeltest.New(t), func(c *config.Config) { c.Server.DiskReserveMiB = 1 << 40 })
+	agent := n.CreateAgent(nil)
+	for path, body := range map[string]object{
+		"/api/v1/runs":         {"agent_id": agent, "input": object{"message": "Go."}},
+		"/v1/chat/completions": {"model": agent, "messages": []object{{"role": "user", "content": "Go."}}},
+	} {
+		res := n.Do("POST", path, body)
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(string(res.Body), "disk is nearly full") {
+			t.Errorf("%s: %d %s", path, res.StatusCode, res.Body)
+		}
+	}
+	n.Expect(200, "GET", "/health/ready", nil)
+	if h := n.Expect(200, "GET", "/health", nil); fmt.Sprint(h["degraded"]) != "[disk_low]" || h["status"] != "healthy" {
+		t.Errorf("health %v", h)
+	}
+	metrics := string(n.Do("GET", "/metrics", nil).Body)
+	if !strings.Contains(metrics, "\nagentd_disk_low 1\n") || !strings.Contains(metrics, "\nagentd_disk_free_bytes ") {
+		t.Error("the metrics do not say that the disk is low")
 	}
 }
 

@@ -1,0 +1,2 @@
+// Package diskspace says how much room a disk has.
+package diskspace

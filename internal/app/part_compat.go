@@ -5,13 +5,16 @@ import (
 	"slices"
 
 	"agentd/internal/agents/agent"
+	"agentd/internal/edge/agui"
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/console"
 	"agentd/internal/edge/httpapi"
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
+	"agentd/internal/edge/pagechat"
 	"agentd/internal/edge/runstream"
+	"agentd/internal/edge/uistream"
 	"agentd/internal/edge/webpage"
 	"agentd/internal/kernel/model"
 	"agentd/internal/teams/teamrun"
@@ -36,6 +39,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 		Agents: agentTools{directory}, Version: contractVersion, Authorizations: agents.servers,
 		PublicURL: p.publicURL,
 	}
+	pages := &pagechat.Chats{Runner: complete, Runs: execution.runs, Sessions: execution.sessions}
 	return part{
 		name: "compat",
 		endpoints: slices.Concat(
@@ -43,6 +47,7 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 			console.Console{PublicURL: p.publicURL}.Routes(), webpage.Pages{PublicURL: p.publicURL}.Routes(),
 			webpage.Shared{Read: execution.sessions.ReadShared, PublicURL: p.publicURL}.Routes(),
 			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
+			(&agui.Server{Chats: pages}).Routes(), (&uistream.Server{Chats: pages}).Routes(),
 		),
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/sensor"
 	"agentd/internal/execution/sensor/sensorsql"
+	"agentd/internal/execution/session"
+	"agentd/internal/execution/session/sessionsql"
 	"agentd/internal/kernel/tool"
 	"agentd/internal/teams/a2a"
 	"agentd/internal/teams/teamrun"
@@ -46,7 +48,8 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 	var err error
 	t.registry, err = tool.NewRegistry(tool.Limits{Disabled: p.config.ToolDisabled}, slices.Concat(
 		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), t.team.Tools(), content.tools(),
-		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(a2aclient.Client{Guarded: out.guarded})},
+		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(a2aclient.Client{Guarded: out.guarded}),
+			session.StateTool(sessionsql.New(p.db), p.db)},
 	)...)
 	if err != nil {
 		return nil, err

@@ -118,6 +118,7 @@ var modules = map[string][]string{
 	"internal/content/skill":           {"go.yaml.in/yaml/v3"},
 	"internal/delivery/integration":    {"go.yaml.in/yaml/v3"},
 	"internal/execution/engine":        {otelModule},
+	"internal/execution/session":       {"github.com/evanphx/json-patch/v5"},
 	"internal/execution/schedule":      {"github.com/netresearch/go-cron"},
 
 	"internal/wire/a2aclient":            {"github.com/a2aproject/a2a-go/v2"},

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 export const url = process.env.AGENTD_URL;
 export const key = process.env.AGENTD_KEY;
 export const agent = process.env.AGENT;
+export const careful = process.env.CAREFUL; // asks before it reckons
 
 export const greeting = 'Hello from the model.';
 export const sunny = 'It is sunny in Bern.';

@@ -50,6 +50,7 @@ import (
 	"agentd/internal/delivery/waiting"
 	"agentd/internal/delivery/webhook"
 	"agentd/internal/edge/a2aserver"
+	"agentd/internal/edge/agui"
 	"agentd/internal/edge/anthropic"
 	"agentd/internal/edge/audio"
 	"agentd/internal/edge/bridgeserver"
@@ -58,6 +59,7 @@ import (
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
 	"agentd/internal/edge/runstream"
+	"agentd/internal/edge/uistream"
 	"agentd/internal/execution/delegation"
 	"agentd/internal/execution/review"
 	"agentd/internal/execution/run"
@@ -235,7 +237,7 @@ func endpoints() []httpapi.Raw {
 	return slices.Concat(
 		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
 		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
-		(&openai.Responses{Runner: runner}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
+		(&openai.Responses{Runner: runner}).Routes(), (&agui.Server{}).Routes(), (&uistream.Server{}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
 		(&bridgeserver.Server{}).Endpoints(),
 	)
 }

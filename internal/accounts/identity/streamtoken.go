@@ -24,7 +24,7 @@ const (
 
 // streamScopes are the scopes that a stream token can carry. Their order is
 // part of the token's format.
-var streamScopes = []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read"}
+var streamScopes = []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read", "runs:create"}
 
 var tokenText = base64.RawURLEncoding.Strict()
 
@@ -100,7 +100,7 @@ func (a *Authenticator) StreamToken(who authz.Caller) (token string, expires tim
 	}
 	if t.scopes == 0 {
 		return "", time.Time{}, fault.New(fault.Forbidden, "MISSING_SCOPE",
-			"A stream token carries read scopes of its creator: you need one of sessions:read, runs:read, agents:read and notifications:read.")
+			"A stream token carries scopes of its creator: you need one of sessions:read, runs:read, agents:read, notifications:read and runs:create.")
 	}
 	return t.seal(a.box), t.expires, nil
 }

@@ -41,9 +41,9 @@ func TestStreamTokens(t *testing.T) {
 		g := n.tenant(t, "acme")
 		owner := n.authenticated(t, g.RawKey)
 		for _, tt := range []struct{ has, carries []authz.Scope }{
-			{[]authz.Scope{"*"}, []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read"}},
-			{[]authz.Scope{"admin"}, []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read"}},
-			{[]authz.Scope{"runs:read", "events:read", "runs:create"}, []authz.Scope{"runs:read"}},
+			{[]authz.Scope{"*"}, []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read", "runs:create"}},
+			{[]authz.Scope{"admin"}, []authz.Scope{"sessions:read", "runs:read", "agents:read", "notifications:read", "runs:create"}},
+			{[]authz.Scope{"runs:read", "events:read", "runs:create"}, []authz.Scope{"runs:read", "runs:create"}},
 			{[]authz.Scope{"notifications:read", "sessions:read"}, []authz.Scope{"sessions:read", "notifications:read"}},
 			{[]authz.Scope{"events:read", "memory:read"}, nil},
 			{nil, nil},

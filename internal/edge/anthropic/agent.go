@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
@@ -183,13 +182,13 @@ type runWriter struct {
 func (w *runWriter) observe(e event.Event) bool {
 	switch e.Name {
 	case "llm.chunk":
-		rest, same := w.answer.Next(textOf(e.Data))
+		rest, same := w.answer.Next(runstream.TextOf(e.Data))
 		if rest != nil {
 			w.frames.addDelta(model.Delta{Text: unquote(rest)})
 		}
 		return same
 	case "llm.thinking":
-		quoted := textOf(e.Data)
+		quoted := runstream.TextOf(e.Data)
 		if rest, same := w.thoughts.Next(quoted); same { // reasoning is not the answer: it may go on differently
 			quoted = rest
 		}
@@ -235,15 +234,4 @@ func (w *runWriter) fail(err error) {
 	w.out.Failed(err)
 	w.frames.fail(e, w.requestID)
 	_ = w.out.SendLast(route.Frame{Wire: w.frames.buf})
-}
-
-// textOf returns the quoted text of a chunk's data.
-func textOf(data jsontext.Value) jsontext.Value {
-	var v struct {
-		Text jsontext.Value `json:"text"`
-	}
-	if json.Unmarshal(data, &v) != nil || v.Text.Kind() != '"' { // an event of another shape has no text
-		return jsontext.Value(`""`)
-	}
-	return v.Text
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/edge/runstream"
 	"agentd/internal/kernel/event"
 )
 
@@ -43,7 +44,7 @@ func TestAnswersOfRunsThatBreakOff(t *testing.T) {
 			t.Errorf("%s: %q, same %t", name, got, same)
 		}
 	}
-	if text := textOf(jsontext.Value(`{"other":1}`)); unquote(text) != "" {
+	if text := runstream.TextOf(jsontext.Value(`{"other":1}`)); unquote(text) != "" {
 		t.Errorf("an event without text has %s", text)
 	}
 }

@@ -197,7 +197,7 @@ func (s *Server) admit(x *exchange, r *http.Request, o *operation) error {
 		e.Extra = map[string]any{"mfa_required": true, "reason": "stale"}
 		return e
 	}
-	if x.who.StreamOnly && (!o.stream || r.Method != http.MethodGet) {
+	if x.who.StreamOnly && !o.streamToken && (!o.stream || r.Method != http.MethodGet) {
 		return fault.New(fault.Forbidden, "STREAM_TOKEN_ONLY", "A stream token only opens event streams, by GET; use an API key "+
 			"or sign in.")
 	}

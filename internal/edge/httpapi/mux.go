@@ -24,6 +24,7 @@ type operation struct {
 	queryToken   bool
 	upgrade      bool
 	lateKey      bool
+	streamToken  bool // a stream token may call it
 	quiet        bool // a probe, logged at debug level
 	https        bool // clients connect over TLS
 	repeatable   bool // takes an Idempotency-Key

@@ -95,6 +95,7 @@ type Raw struct {
 	Upgrade      bool // becomes a WebSocket: the key may come in ?token= and as the subprotocol svc.<base64 of the key>
 	LateKey      bool // of an Upgrade: without a credential the connection opens, and Serve gets a caller that is nobody; see AuthenticateLate
 	Quiet        bool // a probe: logged at debug level
+	StreamToken  bool // takes a stream token, although it is no GET
 	Streams      bool // the answer is always an event stream
 	MayStream    bool // the answer is an event stream if the request asks for one
 	OwnPages     bool // a Public write that only this service's own pages may send: the form of a page
@@ -142,7 +143,8 @@ func (s *Server) rawOperation(raw Raw) *operation {
 	o := &operation{
 		row: raw.Row, status: http.StatusOK,
 		apiKeyHeader: raw.APIKeyHeader, queryToken: raw.QueryToken, upgrade: raw.Upgrade, lateKey: raw.LateKey, quiet: raw.Quiet, https: s.https,
-		repeatable: repeatable(raw.Row), fail: raw.Fail, ownPages: raw.OwnPages,
+		streamToken: raw.StreamToken,
+		repeatable:  repeatable(raw.Row), fail: raw.Fail, ownPages: raw.OwnPages,
 	}
 	if raw.In != nil {
 		o.params = s.compile(raw.Row, raw.In)

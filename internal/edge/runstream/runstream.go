@@ -9,6 +9,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ type Stream struct {
 	runner *Runner
 	tenant string
 	team   bool                // the run is one of a team
+	after  int64               // seq of the last event that is not followed
 	sub    *event.Subscription // opened before the run existed; nil: the log is replayed
 }
 
@@ -101,6 +103,12 @@ func (r *Runner) Replay(tenant string, existing *run.Run) *Stream {
 	return &Stream{Run: existing, runner: r, tenant: tenant}
 }
 
+// ReplayAfter is Replay without the events that led to the state of the run as it was read.
+func (r *Runner) ReplayAfter(tenant string, existing *run.Run) *Stream {
+	after, _ := strconv.ParseInt(existing.LastEventID, 10, 64) // "": it has none
+	return &Stream{Run: existing, runner: r, tenant: tenant, after: after}
+}
+
 // Close ends the subscription.
 func (s *Stream) Close() {
 	if s.sub != nil {
@@ -116,7 +124,7 @@ func (s *Stream) Follow(ctx context.Context) iter.Seq2[event.Event, error] {
 	}
 	follower := event.Follower{Log: s.runner.Log, Hub: s.runner.Hub, Complete: s.runner.Complete}
 	if s.sub == nil {
-		return follower.Follow(ctx, s.tenant, s.Run.RunID, 0)
+		return follower.Follow(ctx, s.tenant, s.Run.RunID, s.after)
 	}
 	return follower.FollowNew(ctx, s.tenant, s.sub)
 }

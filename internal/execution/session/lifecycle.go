@@ -54,6 +54,7 @@ type newSession struct {
 	Metadata      schema.Object  `json:"metadata,omitzero" doc:"Data of yours, kept with the session."`
 	QueueMode     string         `json:"queue_mode" enum:"allow,reject" default:"allow" doc:"While a run of the branch is under way: allow queues a message, reject refuses it with 409."`
 	ModelOverride *ModelOverride `json:"model_override" doc:"The model of this session, instead of the agent's."`
+	ExternalID    string         `json:"external_id,omitzero" maxLength:"128" doc:"An id of yours for the conversation, unique among the sessions of the agent. Front ends find the session by it: it is AG-UI's threadId, and the id of a chat of the AI SDK."`
 	ExpiresIn     int64          `json:"expires_in_seconds" minimum:"1" maximum:"315360000" default:"86400" doc:"Seconds until the session expires."`
 }
 
@@ -62,6 +63,11 @@ type newSession struct {
 func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession) (*Session, error) {
 	if err := checkMetadataField(in.Metadata); err != nil {
 		return nil, err
+	}
+	if in.ExternalID != "" {
+		if message := CheckExternalID(in.ExternalID); message != "" {
+			return nil, fault.BadFields(fault.Field{Field: "external_id", Message: message})
+		}
 	}
 	if err := l.checkURL.CheckNew(ctx, who.TenantID, nil, in.ModelOverride.addresses()); err != nil {
 		return nil, err
@@ -73,7 +79,7 @@ func (l *lifecycle) create(ctx context.Context, who authz.Caller, in *newSession
 	in.ModelOverride.remember(nil, l.providerOf)
 	now := l.clock.Now()
 	r := &Record{
-		TenantID: who.TenantID, SessionID: ident.New(), AgentID: g.ID, TeamID: in.TeamID, Status: Active,
+		TenantID: who.TenantID, SessionID: ident.New(), AgentID: g.ID, TeamID: in.TeamID, Status: Active, ExternalID: in.ExternalID,
 		QueueMode: in.QueueMode, Model: in.ModelOverride, Metadata: in.Metadata, ActiveBranch: Root,
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(time.Duration(in.ExpiresIn) * time.Second),
 	}

@@ -48,7 +48,7 @@ func (l *lifecycle) routes() []route.Route {
 	get, end := read(one, "getSession", "Get a session and its conversation"), write("DELETE", one, "closeSession", "Close a session", writers)
 	get.Conditional, update.Conditional, end.Conditional, end.Destroys = true, true, true, true
 	return []route.Route{
-		route.Action(with(write("POST", "", "createSession", "Create a session with an agent", talkers), 201, 404), l.createRoute),
+		route.Action(with(write("POST", "", "createSession", "Create a session with an agent", talkers), 201, 404, 409), l.createRoute),
 		route.Action(read("", "listSessions", "List sessions, newest first"), l.listRoute),
 		route.Action(get, l.getRoute),
 		route.Action(update, l.updateRoute),

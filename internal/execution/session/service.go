@@ -43,6 +43,7 @@ type Deps struct {
 	Store       Store
 	Todos       TodoStore
 	Shares      ShareStore
+	Clients     ClientStore // what front ends hold of conversations
 	Annotations *resource.Store[Annotation]
 	Agents      Agents
 	Writer      txn.Writer

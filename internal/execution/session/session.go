@@ -70,6 +70,7 @@ type Session struct {
 	Branches         []Branch       `json:"branches" doc:"Branches of the conversation, root first. Empty in lists."`
 	ActiveBranch     string         `json:"active_branch" doc:"The branch that new messages go to."`
 	QueueMode        string         `json:"queue_mode" enum:"allow,reject"`
+	ExternalID       string         `json:"external_id,omitzero" doc:"The id that a front end has for the conversation; unique among the sessions of the agent."`
 	ModelOverride    *ModelOverride `json:"model_override" doc:"Used instead of the agent's model."`
 	LastEventID      string         `json:"last_event_id,omitzero" doc:"The event up to which this is the state: follow the stream of events after it. Not in lists."`
 }
@@ -189,6 +190,7 @@ const branchActive = "active"
 type Record struct {
 	TenantID, SessionID, AgentID string
 	TeamID                       *string
+	ExternalID                   string // of the front end that holds the conversation; "": none
 	Status                       Status
 	QueueMode                    string
 	Model                        *ModelOverride
@@ -239,7 +241,7 @@ func (r *Record) status(now time.Time) Status {
 func (r *Record) show(now time.Time) Session {
 	s := Session{
 		SessionID: r.SessionID, TenantID: r.TenantID, AgentID: r.AgentID, TeamID: r.TeamID,
-		Status: r.status(now), Metadata: r.Metadata, QueueMode: r.QueueMode, ModelOverride: r.Model,
+		Status: r.status(now), Metadata: r.Metadata, QueueMode: r.QueueMode, ModelOverride: r.Model, ExternalID: r.ExternalID,
 		ActiveBranch: r.ActiveBranch, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 		History: []Entry{}, Runs: []string{}, Branches: []Branch{},
 	}

@@ -16,6 +16,8 @@ type Filter struct {
 	AgentID string   `query:"agent_id" doc:"Only sessions of this agent." filter:"agent_id = ?" index:"sessions_agent"`
 	Status  []Status `query:"status" doc:"Only sessions in one of these states." enum:"active,closed,expired" filter:"status IN (?)" index:"sessions_status"`
 
+	ExternalID string `query:"external_id" doc:"Only the session with this id of a front end." filter:"external_id = ? AND external_id <> ''" index:"sessions_external"`
+
 	Metadata map[string]string `query:"metadata" doc:"Only sessions whose metadata has these members: metadata[key]=value, up to 3 keys. Texts must be equal, numbers and booleans are compared by their JSON text. Values of the first 64 keys of a session are found."`
 }
 

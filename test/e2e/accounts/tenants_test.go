@@ -228,6 +228,8 @@ func fillBeside(beside *apptest.Admin, id string) {
 		`INSERT INTO objective_tasks (tenant_id, owner_id, seq, applied, body) VALUES (?, 'o', 1, 0, '{}')`,
 		`INSERT INTO run_checkpoints (tenant_id, run_id, checkpoint_id, step_seq, status, metrics, created_by, created_at)
 		 VALUES (?, 'r', 'c', 1, 'running', '{}', 'u', 1)`,
+		`INSERT INTO session_messages (tenant_id, session_id, turn, reply, messages) VALUES (?, 's', 1, 'r', '[]')`,
+		`INSERT INTO session_states (tenant_id, session_id, state, step_id) VALUES (?, 's', '{}', '')`,
 		`INSERT INTO visitor_files (tenant_id, file_id, session_id, created_at) VALUES (?, 'walrus', 's', 1)`,
 	} {
 		beside.Exec(insert, id)

@@ -42,6 +42,7 @@ func TestOfficialClients(t *testing.T) {
 	n := apptest.Start(t, modeltest.New(t, modeltest.Respond(obliging)), apptest.Embedding, func(c *config.Config) { c.Models.Model = "sim-model" })
 	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test"}, files...)...)
 	cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "AGENT="+n.CreateAgent(object{"name": "helper"}),
+		"CAREFUL="+n.CreateAgent(object{"name": "careful", "built_in_tools": []string{"calculator"}, "approval_required_tools": []string{"calculator"}}),
 		"EXAMPLES="+filepath.Join(tests, "examples"), "LANGCHAIN_TRACING_V2=false")
 	version, err := exec.CommandContext(t.Context(), "node", "--version").Output()
 	if err != nil {
@@ -87,6 +88,11 @@ func obliging(r modeltest.Request) modeltest.Answer {
 		return modeltest.Answer{Status: 400, Error: "this model does not like that"}
 	case last.Role == "tool":
 		return say("It is " + last.Text() + ".")
+	case strings.HasSuffix(last.Text(), "Set the city to Bern."):
+		patch := `{"patch":[{"op":"replace","path":"/city","value":"Bern"}]}`
+		return modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "state_1", Name: "set_state", Arguments: patch}}, Usage: usage}
+	case strings.HasSuffix(last.Text(), "Reckon."):
+		return modeltest.Answer{ToolCalls: []model.ToolCall{{ID: "sum_1", Name: "calculator", Arguments: `{"expression":"6*7"}`}}, Usage: usage}
 	case rest.Format.Type == "json_schema" || rest.Format.Type == "json_object":
 		return say(city)
 	case len(c.Tools) > 0 && rest.Choice != "none":

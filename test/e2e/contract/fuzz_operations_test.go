@@ -173,7 +173,10 @@ func (m *shot) spoil(s *tape) {
 
 // asksModel reports whether an operation answers when a model has.
 func asksModel(target string) bool {
-	for _, path := range []string{"/v1/chat/", "/v1/responses", "/v1/messages"} {
+	if strings.HasPrefix(target, "/api/v1/agents/") && strings.Contains(target, "/ui") {
+		return true
+	}
+	for _, path := range []string{"/v1/chat/", "/v1/responses", "/v1/messages", "/agui/"} {
 		if strings.HasPrefix(target, path) {
 			return true
 		}

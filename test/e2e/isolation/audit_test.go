@@ -15,7 +15,7 @@ import (
 // unaudited are the writes that leave no entry in the audit log, with the
 // reason.
 var unaudited = map[string]string{
-	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "decideInbox": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
+	"createRun": aRun, "startTeamRun": aRun, "cancelTeamRun": aRun, "cancelRun": aRun, "decideInbox": aRun, "pauseRun": aRun, "resumeRun": aRun, "continueRun": aRun, "forkRun": aRun, "respondToRun": aRun, "createChatCompletion": aRun, "runAguiAgent": aRun, "sendUIMessages": aRun, "createResponse": aRun, "cancelResponse": aRun, "sensorWebhook": aRun, "callMcp": aRun, "createA2ATask": aRun, "cancelA2ATask": aRun, "a2aJsonRpc": aRun,
 	"startMission": aMission, "authorizeMission": aMission, "runMission": aMission, "pauseMission": aMission, "resumeMission": aMission,
 	"abortMission": aMission, "updateMissionObjective": aMission, "tickInitiative": aMission,
 	"dataSubjectErasure": "asked here what it would do; TestDataSubjects sees the entry",

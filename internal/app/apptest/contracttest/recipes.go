@@ -343,6 +343,14 @@ var recipes = map[string]recipe{
 	"createResponse": {with: func(c *Company) apptest.Object {
 		return apptest.Object{"model": c.IDs["agentId"][0], "input": "hello", "previous_response_id": c.IDs["responseId"][0]}
 	}},
+	"runAguiAgent": {with: func(*Company) apptest.Object {
+		return apptest.Object{"threadId": ident.New(), "runId": "r", "messages": []apptest.Object{{"id": "m", "role": "user", "content": "hello"}}}
+	}},
+	"sendUIMessages": {with: func(*Company) apptest.Object {
+		return apptest.Object{"id": ident.New(), "messages": []apptest.Object{
+			{"id": "m", "role": "user", "parts": []apptest.Object{{"type": "text", "text": "hello"}}},
+		}}
+	}},
 	"createEmbedding": {body: apptest.Object{"input": "hello"}},
 
 	"createTeam":             {with: teamed},

@@ -7,7 +7,8 @@ import "agentd/internal/kernel/personal"
 var Personal = []personal.Table{
 	{
 		Name: "sessions", By: personal.Session, Column: "session_id", Key: "session_id",
-		Shown:  []string{"session_id", "agent_id", "team_id", "status", "metadata", "summary", "created_at", "updated_at", "expires_at"},
+		Shown: []string{"session_id", "agent_id", "team_id", "status", "metadata", "summary", "created_at", "updated_at", "expires_at",
+			"external_id"},
 		Erased: personal.Deleted,
 	},
 	{
@@ -29,6 +30,13 @@ var Personal = []personal.Table{
 	{
 		Name: "session_labels", By: personal.Session, Column: "session_id", Erased: personal.Deleted,
 		Why: "They are the metadata of sessions, to find them by.",
+	},
+	{
+		Name: "session_messages", By: personal.Session, Column: "session_id", Erased: personal.Deleted,
+		Why: "They are ids and hashes of messages that the session's runs have.",
+	},
+	{
+		Name: "session_states", By: personal.Session, Column: "session_id", Shown: []string{"session_id", "state"}, Erased: personal.Deleted,
 	},
 	{
 		Name: "documents", By: personal.Session, Column: "ix1", Where: "kind = 'session_annotation'", Shown: []string{"id", "body", "created_at"},

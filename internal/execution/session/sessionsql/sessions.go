@@ -26,8 +26,8 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	sessionColumns = `session_id, agent_id, team_id, status, queue_mode, model_override, metadata, active_branch, turns, summary,
-		created_at, updated_at, expires_at`
-	updatedColumns = `status, queue_mode, model_override, metadata, active_branch, turns, summary, updated_at`
+		created_at, updated_at, expires_at, external_id`
+	updatedColumns = `status, queue_mode, model_override, metadata, active_branch, turns, summary, updated_at, external_id`
 
 	ofSession     = ` WHERE tenant_id = ? AND session_id = ?`
 	selectSession = `SELECT ` + sessionColumns + ` FROM sessions` + ofSession
@@ -43,9 +43,10 @@ func (s *Store) CreateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
 	err := enc.Op("session", insertSession,
 		r.TenantID, r.SessionID, r.AgentID, r.TeamID, string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata),
-		r.ActiveBranch, r.Turns, enc.JSON(r.Summary), sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt), sqldb.Micros(r.ExpiresAt))(tx)
+		r.ActiveBranch, r.Turns, enc.JSON(r.Summary), sqldb.Micros(r.CreatedAt), sqldb.Micros(r.UpdatedAt), sqldb.Micros(r.ExpiresAt),
+		r.ExternalID)(tx)
 	if err != nil {
-		return err
+		return sqldb.UniqueAs(err, session.ExternalIDTaken())
 	}
 	return labels.Insert(r.TenantID, r.SessionID, r.CreatedAt, r.Metadata)(tx)
 }
@@ -60,7 +61,7 @@ func (s *Store) UpdateTx(tx txn.Tx, r *session.Record) error {
 	var enc sqldb.Encoder
 	return enc.Op("session", updateSession,
 		string(r.Status), r.QueueMode, overrideJSON(&enc, r.Model), enc.JSON(r.Metadata), r.ActiveBranch, r.Turns,
-		enc.JSON(r.Summary), sqldb.Micros(r.UpdatedAt), r.TenantID, r.SessionID)(tx)
+		enc.JSON(r.Summary), sqldb.Micros(r.UpdatedAt), r.ExternalID, r.TenantID, r.SessionID)(tx)
 }
 
 func overrideJSON(enc *sqldb.Encoder, m *session.ModelOverride) any {
@@ -87,7 +88,7 @@ func scanSession(tenant string, row sqldb.Row) (*session.Record, error) {
 	var override sql.NullString
 	var created, updated, expires int64
 	err := row.Scan(&r.SessionID, &r.AgentID, &r.TeamID, &status, &r.QueueMode, &override, &metadata,
-		&r.ActiveBranch, &r.Turns, &summary, &created, &updated, &expires)
+		&r.ActiveBranch, &r.Turns, &summary, &created, &updated, &expires, &r.ExternalID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.NewNotFound("session")
 	}

@@ -116,17 +116,24 @@ func (c *Chat) Follow(tenant string) *runstream.Stream {
 	return c.chats.Runner.Replay(tenant, c.UnderWay)
 }
 
-// Reply returns the id of the message under which the last turn is answered.
+// Reply returns the id of the message under which the last turn is answered; "" if there
+// is none.
 func (c *Chat) Reply() string {
 	turns := c.Turns()
 	if len(turns) == 0 {
 		return ""
 	}
-	last := &turns[len(turns)-1]
-	if last.Reply == "" {
-		return last.RunID + "-reply"
+	return c.ReplyOf(turns[len(turns)-1].RunID)
+}
+
+// ReplyOf returns the id of the message under which the turn of a run is answered.
+func (c *Chat) ReplyOf(runID string) string {
+	for _, t := range c.Turns() {
+		if t.RunID == runID && t.Reply != "" {
+			return t.Reply
+		}
 	}
-	return last.Reply
+	return runID + "-reply"
 }
 
 // Start starts the run of the new messages. reply is the id under which the page gets the

@@ -115,6 +115,10 @@ func (x *exchange) start() error {
 		return err
 	}
 	defer s.Close()
+	if s.Run.RunID != id { // the request is repeated: it is answered as the first time
+		x.reply = x.chat.ReplyOf(s.Run.RunID)
+		s.Run.Status = run.Queued
+	}
 	return x.stream([]*runstream.Stream{s}, nil)
 }
 

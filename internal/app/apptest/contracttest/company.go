@@ -99,6 +99,10 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	}
 	c.createPeople(add)
 	c.createSessions(agent, add)
+	for _, chat := range []string{mark + "-chat", mark + "-other-chat"} {
+		c.CreateSession(agent, apptest.Object{"external_id": chat})
+		add("chatId", chat)
+	}
 	for _, name := range []string{" first", " second"} {
 		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": mark + name})
 		add("keyId", made["key_id"].(string))

@@ -51,7 +51,7 @@ type Operation struct {
 
 	Streams        bool
 	AnswersFile    bool     // answers a file
-	AnswersLines   bool     // answers lines of JSON
+	AnswersLines   bool     // answers lines of JSON, or events that end by themselves
 	ChatErrors     bool     // refuses in the chat envelope
 	MessagesErrors bool     // refuses in the messages envelope, but for what keeps the problem document
 	RPCErrors      bool     // refuses with a JSON-RPC error
@@ -141,6 +141,7 @@ func Operations(n *apptest.Server) []*Operation {
 		}
 		o.Endless = o.RPCErrors && raw.Method == http.MethodGet
 		o.Streams = o.Endless
+		o.AnswersLines = o.AnswersLines || raw.Streams && !o.Endless
 		o.NeedsPerson = raw.Path == mcp.StartPath || raw.Path == mcp.CallbackPath || raw.Path == integrationpage.Path
 		o.MessagesErrors = strings.HasPrefix(raw.Path, "/v1/messages")
 		o.ChatErrors = raw.FailOf != nil && !o.RPCErrors && !o.MessagesErrors

@@ -159,6 +159,7 @@ var PlainParameters = map[string]bool{
 // Unconditional lists the parameters of operations that answer the same whether
 // or not the resource exists, with their status.
 var Unconditional = map[string]int{
+	"resumeUIStream chatId": 204, // nothing runs
 	"compareRuns with": 404, "dataSubjectAccess subject_id": 404, "getBridgeTaskApproval approval_id": 404, // they name one thing
 	"bridgePoll agent_id": 404, "getBridgeAgentSpecs agent_id": 404,
 	"unassignWorkspace agent_id":  404, // a query parameter that is no filter

@@ -39,7 +39,7 @@ func (s *Server) Routes() []httpapi.Raw {
 			BodyOf:  reflect.TypeFor[RunInput](),
 			Example: `{"threadId":"thread-1","runId":"run-1","messages":[{"id":"m1","role":"user","content":"Hello"}],"tools":[],"context":[]}`,
 		},
-		In: reflect.TypeFor[agentIn](), Streams: true, StreamToken: true, ReplayByRef: true, Serve: httpapi.InOwnTenant(s.run),
+		In: reflect.TypeFor[agentIn](), Streams: true, StreamToken: true, ReplayByRef: true, Serve: s.run,
 	}}
 }
 
@@ -78,9 +78,13 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, who authz.Caller) e
 		}
 	}
 	shareState(x.page, x.state)
+	resumption, err := in.resumption(x.chat.UnderWay)
+	if err != nil {
+		return err
+	}
 	switch {
-	case len(in.Resume) > 0:
-		return x.resume()
+	case !resumption.empty():
+		return x.resume(resumption)
 	case len(x.chat.New()) > 0:
 		return x.start()
 	case x.chat.UnderWay != nil:
@@ -102,13 +106,9 @@ func (x *exchange) start() error {
 }
 
 // resume gives the answers to the run that waits, and follows it.
-func (x *exchange) resume() error {
+func (x *exchange) resume(resumption *resumption) error {
 	waiting := x.chat.UnderWay
-	resumption, err := x.in.resumption(waiting)
-	if err != nil {
-		return err
-	}
-	if len(x.chat.New()) > 0 && len(x.page.Messages) > 0 && x.chat.New()[len(x.chat.New())-1].Role == model.User {
+	if len(x.chat.New()) > 0 && x.chat.New()[len(x.chat.New())-1].Role == model.User {
 		return fault.BadFields(fault.Field{Field: "messages", Message: "a new message cannot be sent with answers to interrupts; send it when the run has finished"})
 	}
 	ctx := x.r.Context()

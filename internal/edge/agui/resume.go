@@ -64,6 +64,9 @@ type resumption struct {
 	asks    bool // the run waits for an authorization, which is given elsewhere
 }
 
+// empty reports whether nothing was answered.
+func (r *resumption) empty() bool { return len(r.answers) == 0 && !r.cancel && !r.asks }
+
 // resumption checks the answers to all interrupts of a run. Errors: Conflict for an
 // interrupt that is not open, Invalid for an answer that is none.
 func (in *RunInput) resumption(r *run.Run) (*resumption, error) {
@@ -74,9 +77,15 @@ func (in *RunInput) resumption(r *run.Run) (*resumption, error) {
 		}
 	}
 	out := &resumption{}
+	if len(in.Resume) == 0 {
+		return out, nil
+	}
 	for i, entry := range in.Resume {
 		at := "resume[" + strconv.Itoa(i) + "]"
 		of, found := open[entry.InterruptID]
+		if !found && entry.Status == "cancelled" { // it has expired, or was decided: there is nothing left to cancel
+			continue
+		}
 		if !found {
 			return nil, fault.New(fault.Conflict, "INTERRUPT_NOT_OPEN",
 				"The conversation does not wait for an answer to the interrupt %q: it was answered, has expired, or is another conversation's. "+

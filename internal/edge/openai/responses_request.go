@@ -153,6 +153,9 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 		})
 	}
 	o.ToolChoice = r.toolChoice(p)
+	if o.Tools = r.allowed(p, o.Tools); len(o.Tools) == 0 && len(r.Tools) > 0 {
+		o.ToolChoice = nil // endpoints refuse a choice among no tools
+	}
 	if format := r.format(p); format != nil {
 		o.Extra["response_format"] = format
 	}
@@ -202,6 +205,32 @@ func (r *ResponseRequest) toolChoice(p *inputReader) jsontext.Value {
 	}
 	p.addError("tool_choice", `expected "none", "auto", "required", {"type":"function","name":…} or {"type":"allowed_tools","mode":…}`)
 	return nil
+}
+
+// allowed returns the tools that tool_choice allows. Few endpoints support allowed_tools;
+// offering only those has the same effect, and a call to another one is not handed on.
+func (r *ResponseRequest) allowed(p *inputReader, tools []run.CallerTool) []run.CallerTool {
+	var choice struct {
+		Type  string `json:"type"`
+		Tools []struct {
+			Type string `json:"type"`
+			Name string `json:"name"`
+		} `json:"tools"`
+	}
+	if r.ToolChoice.Kind() != '{' || json.Unmarshal(r.ToolChoice, &choice) != nil || choice.Type != "allowed_tools" || len(choice.Tools) == 0 {
+		return tools
+	}
+	names := map[string]bool{}
+	for _, t := range choice.Tools {
+		if t.Type != functionTool {
+			continue // a tool of the endpoint, which agents do not have
+		}
+		if !slices.ContainsFunc(tools, func(own run.CallerTool) bool { return own.Name == t.Name }) {
+			p.addError("tool_choice.tools", "the function "+t.Name+" is not in tools")
+		}
+		names[t.Name] = true
+	}
+	return slices.DeleteFunc(tools, func(t run.CallerTool) bool { return !names[t.Name] })
 }
 
 // format returns text.format in the form of chat completions, where it is called

@@ -46,7 +46,7 @@ func (s *Server) Routes() []httpapi.Raw {
 				BodyOf:  reflect.TypeFor[ChatInput](),
 				Example: `{"id":"chat-1","trigger":"submit-message","messages":[{"id":"m1","role":"user","parts":[{"type":"text","text":"Hello"}]}]}`,
 			},
-			In: reflect.TypeFor[agentIn](), Streams: true, StreamToken: true, ReplayByRef: true, Serve: httpapi.InOwnTenant(s.send),
+			In: reflect.TypeFor[agentIn](), Streams: true, StreamToken: true, ReplayByRef: true, Serve: s.send,
 		},
 		{
 			Row: route.Row{
@@ -55,7 +55,7 @@ func (s *Server) Routes() []httpapi.Raw {
 				Summary: "Resume the stream of an AI SDK chat",
 				Doc:     "The message under way from its first part. 204 where nothing runs, also for chats that do not exist.",
 			},
-			In: reflect.TypeFor[chatIn](), Streams: true, StreamToken: true, Serve: httpapi.InOwnTenant(s.resume),
+			In: reflect.TypeFor[chatIn](), Streams: true, StreamToken: true, Serve: s.resume,
 		},
 	}
 }

@@ -166,25 +166,26 @@ func (c *Chat) Align(sent []SentMessage) Place {
 	return Place{Turns: len(c.turns), New: at}
 }
 
+// knowsAny reports whether the session knows any message of a history.
 func (c *Chat) knowsAny(sent []SentMessage) bool {
 	ids := map[string]bool{}
 	for i := range c.turns {
 		for _, m := range c.turns[i].Messages {
 			ids[m.ID] = true
 		}
-		ids[c.turns[i].RunID] = true
+		ids[c.turns[i].RunID], ids[runOf(c.turns[i].Reply)] = true, true
 	}
-	for i := range sent {
-		if ids[sent[i].ID] {
-			return true
-		}
-		for t := range c.turns {
-			if c.turns[t].wrote(&sent[i]) {
-				return true
-			}
-		}
+	delete(ids, "")
+	return slices.ContainsFunc(sent, func(m SentMessage) bool { return ids[m.ID] || ids[runOf(m.Reply)] })
+}
+
+// runOf returns the run that the id of an answer begins with; "" if it is too short.
+func runOf(reply string) string {
+	const length = len("00000000-0000-0000-0000-000000000000")
+	if len(reply) < length {
+		return ""
 	}
-	return false
+	return reply[:length]
 }
 
 // matchTurn returns the index behind the messages of a turn, and reports whether the

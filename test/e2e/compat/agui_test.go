@@ -315,6 +315,11 @@ func TestAguiInterrupts(t *testing.T) {
 	if cmp.Diff(object{"type": "cancelled"}, cancelled[len(cancelled)-1]["outcome"]) != "" {
 		t.Errorf("%v", cancelled)
 	}
+	// What has expired, or was decided, can be cancelled: the page goes on.
+	after := agui(n, agent, object{"threadId": "t4", "messages": []any{user("m2", "and now?")}, "resume": []any{object{"interruptId": interrupt["id"], "status": "cancelled"}}})
+	if after[len(after)-1]["outcome"].(object)["type"] != "interrupt" {
+		t.Errorf("%v", after)
+	}
 	for i, payload := range []any{"the red one", object{"answer": "the red one"}} {
 		thread := "q" + string(rune('0'+i))
 		interrupt, _ = open(thread, "ask")

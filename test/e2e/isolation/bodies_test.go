@@ -144,7 +144,9 @@ var exclusive = map[string][]string{
 // platform, and why. By path, or by operation and path.
 var plainFree = map[string]string{
 	"[].metrics": "numbers of a machine", "context": "for the model to read", "stats": "numbers of a machine", "properties": "counted by name alone",
-	"confirm": "true, or the id of the person once more", "decisions[].arguments": "of a tool, whose own checks hold",
+	"confirm":            "true, or the id of the person once more",
+	"runAguiAgent state": "for the model to read", "runAguiAgent resume[].payload": "an answer to what the caller's own run waits for",
+	"sendUIMessages tools": "of the page", "decisions[].arguments": "of a tool, whose own checks hold",
 	"importAdminConfig sections": "settings of the whole service, which names nothing of a company",
 	"sanction":                   "only null counts", "messages[].parts[].data": "for the model to read",
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",

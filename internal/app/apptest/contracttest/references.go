@@ -52,6 +52,11 @@ var References = map[string]string{
 	// They are looked up when a run uses the skill, among the company's.
 	"skills[].files[].file_id": "",
 	"spec_id":                  "", // of no table yet
+
+	// Front ends choose them.
+	"external_id": "", "sendUIMessages id": "", "sendUIMessages messages[].id": "",
+	"runAguiAgent messages[].id": "", "runAguiAgent messages[].toolCalls[].id": "",
+
 	// Guardrails are looked up when runs need them, among the company's.
 	"guardrail_id": "",
 
@@ -159,8 +164,8 @@ var PlainParameters = map[string]bool{
 // Unconditional lists the parameters of operations that answer the same whether
 // or not the resource exists, with their status.
 var Unconditional = map[string]int{
-	"resumeUIStream chatId": 204, // nothing runs
-	"compareRuns with": 404, "dataSubjectAccess subject_id": 404, "getBridgeTaskApproval approval_id": 404, // they name one thing
+	"resumeUIStream chatId": 204,                                                                                // nothing runs
+	"compareRuns with":      404, "dataSubjectAccess subject_id": 404, "getBridgeTaskApproval approval_id": 404, // they name one thing
 	"bridgePoll agent_id": 404, "getBridgeAgentSpecs agent_id": 404,
 	"unassignWorkspace agent_id":  404, // a query parameter that is no filter
 	"getAgentObligations agentId": 200, "getAgentViolations agentId": 200,

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 780.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 780 790.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -912,6 +912,14 @@ CREATE TABLE session_labels (
     session_id text NOT NULL COLLATE pg_catalog."C"
 );
 
+CREATE TABLE session_messages (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    session_id text NOT NULL COLLATE pg_catalog."C",
+    turn bigint NOT NULL,
+    reply text NOT NULL COLLATE pg_catalog."C",
+    messages text NOT NULL COLLATE pg_catalog."C"
+);
+
 CREATE TABLE session_runs (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     session_id text NOT NULL COLLATE pg_catalog."C",
@@ -930,6 +938,13 @@ CREATE TABLE session_shares (
     sealed bytea NOT NULL,
     role text NOT NULL COLLATE pg_catalog."C",
     expires_at bigint NOT NULL
+);
+
+CREATE TABLE session_states (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    session_id text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    step_id text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE session_todos (
@@ -958,7 +973,8 @@ CREATE TABLE sessions (
     summary text NOT NULL COLLATE pg_catalog."C",
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
-    expires_at bigint NOT NULL
+    expires_at bigint NOT NULL,
+    external_id text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE signin_addresses (
@@ -1531,11 +1547,17 @@ ALTER TABLE ONLY session_branches
 ALTER TABLE ONLY session_labels
     ADD CONSTRAINT session_labels_pkey PRIMARY KEY (tenant_id, name, value, created_at, session_id);
 
+ALTER TABLE ONLY session_messages
+    ADD CONSTRAINT session_messages_pkey PRIMARY KEY (tenant_id, session_id, turn);
+
 ALTER TABLE ONLY session_runs
     ADD CONSTRAINT session_runs_pkey PRIMARY KEY (tenant_id, session_id, turn);
 
 ALTER TABLE ONLY session_shares
     ADD CONSTRAINT session_shares_pkey PRIMARY KEY (share_hash);
+
+ALTER TABLE ONLY session_states
+    ADD CONSTRAINT session_states_pkey PRIMARY KEY (tenant_id, session_id);
 
 ALTER TABLE ONLY session_todos
     ADD CONSTRAINT session_todos_pkey PRIMARY KEY (tenant_id, todo_id);
@@ -1895,6 +1917,10 @@ CREATE INDEX feed_entries_company ON feed_entries USING btree (tenant_id, compan
 CREATE INDEX feed_entries_team ON feed_entries USING btree (tenant_id, team_id, at, feed_id) WHERE (team_id <> ''::text);
 
 CREATE INDEX runs_completed ON runs USING btree (tenant_id, completed_at, run_id) WHERE (completed_at > 0);
+
+CREATE UNIQUE INDEX sessions_client ON sessions USING btree (tenant_id, agent_id, external_id) WHERE (external_id <> ''::text);
+
+CREATE INDEX sessions_external ON sessions USING btree (tenant_id, external_id, created_at, session_id) WHERE (external_id <> ''::text);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

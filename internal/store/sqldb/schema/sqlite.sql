@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 780.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 780 790.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -754,7 +754,7 @@ CREATE TABLE "sessions" (
     summary        TEXT   NOT NULL, -- for lists: first and last message, how many
     created_at     BIGINT NOT NULL,
     updated_at     BIGINT NOT NULL,
-    expires_at     BIGINT NOT NULL, -- 0: never
+    expires_at     BIGINT NOT NULL, external_id TEXT NOT NULL DEFAULT '', -- 0: never
     PRIMARY KEY (tenant_id, session_id)
 );
 
@@ -1270,6 +1270,23 @@ CREATE TABLE feed_entries (
     PRIMARY KEY (tenant_id, at, feed_id)
 );
 
+CREATE TABLE session_messages (
+    tenant_id  TEXT   NOT NULL,
+    session_id TEXT   NOT NULL,
+    turn       BIGINT NOT NULL,
+    reply      TEXT   NOT NULL, -- id of the message under which the front end got the answer
+    messages   TEXT   NOT NULL, -- ids and hashes of what it sent
+    PRIMARY KEY (tenant_id, session_id, turn)
+);
+
+CREATE TABLE session_states (
+    tenant_id  TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    state      TEXT NOT NULL,
+    step_id    TEXT NOT NULL, -- of the call that changed it last; '' where the page sent it
+    PRIMARY KEY (tenant_id, session_id)
+);
+
 CREATE INDEX work_due ON work (kind, due_at);
 
 CREATE INDEX work_turn ON work (kind, tenant_id, due_at);
@@ -1552,5 +1569,9 @@ CREATE INDEX feed_entries_company ON feed_entries (tenant_id, company_id, at, fe
 CREATE INDEX feed_entries_team ON feed_entries (tenant_id, team_id, at, feed_id) WHERE team_id <> '';
 
 CREATE INDEX runs_completed ON runs (tenant_id, completed_at, run_id) WHERE completed_at > 0;
+
+CREATE UNIQUE INDEX sessions_client ON sessions (tenant_id, agent_id, external_id) WHERE external_id <> '';
+
+CREATE INDEX sessions_external ON sessions (tenant_id, external_id, created_at, session_id) WHERE external_id <> '';
 
 ANALYZE search_marks;

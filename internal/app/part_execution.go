@@ -64,8 +64,9 @@ func newExecution(
 		}),
 	}
 	x.sessions = session.New(session.Deps{
-		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Clients: sessionStore, Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
-		Agents: agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
+		Store: sessionStore, Todos: sessionStore, Shares: sessionStore, Clients: sessionsql.NewClients(p.db),
+		Annotations: resource.NewStore(session.AnnotationKind, p.kernel),
+		Agents:      agents.agents, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub,
 		Cursors: p.cursors, Clock: p.clock, CheckURL: p.kernel.Egress, Audit: p.audit, Quota: accounts.usage,
 		Box: p.box, PublicURL: p.publicURL, OnChange: func(tx txn.Tx, tenant, id string) error {
 			p.announce.SessionChanged(tx, tenant, id)

@@ -49,7 +49,7 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 	t.registry, err = tool.NewRegistry(tool.Limits{Disabled: p.config.ToolDisabled}, slices.Concat(
 		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), t.team.Tools(), content.tools(),
 		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(a2aclient.Client{Guarded: out.guarded}),
-			session.StateTool(sessionsql.New(p.db), p.db)},
+			session.StateTool(sessionsql.NewClients(p.db), p.db)},
 	)...)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,8 @@ func (d devices) routes() []route.Route {
 			Method: "POST", Path: "/api/v1/auth/sse-tokens", ID: "mintSseToken", Tag: "Auth",
 			Summary: "Create a token for event streams",
 			Doc: "The token opens event streams by GET for 60 seconds, with those of the scopes sessions:read, runs:read, agents:read, " +
-				"notifications:read and runs:create that the caller has; with runs:create it also starts runs at the routes of front ends. Open streams stay open after that, until the key or session that created the token ends.",
+				"notifications:read and runs:create that the caller has; with runs:create it also starts runs at the routes of " +
+				"front ends. Open streams stay open after that, until the key or session that created the token ends.",
 			Scopes: streamScopes,
 		}, d.mintStreamToken),
 		route.Action(route.Row{

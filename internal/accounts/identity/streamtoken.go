@@ -100,7 +100,8 @@ func (a *Authenticator) StreamToken(who authz.Caller) (token string, expires tim
 	}
 	if t.scopes == 0 {
 		return "", time.Time{}, fault.New(fault.Forbidden, "MISSING_SCOPE",
-			"A stream token carries scopes of its creator: you need one of sessions:read, runs:read, agents:read, notifications:read and runs:create.")
+			"A stream token carries scopes of its creator: you need one of sessions:read, runs:read, agents:read, notifications:read "+
+				"and runs:create.")
 	}
 	return t.seal(a.box), t.expires, nil
 }

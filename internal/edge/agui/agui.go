@@ -105,11 +105,12 @@ func (x *exchange) start() error {
 	return x.follow(stream, stream.Run.RunID != id, false)
 }
 
-// resume gives the answers to the run that waits, and follows it.
+// resume passes the answers on to the run that waits, and follows it.
 func (x *exchange) resume(resumption *resumption) error {
 	waiting := x.chat.UnderWay
 	if len(x.chat.New()) > 0 && x.chat.New()[len(x.chat.New())-1].Role == model.User {
-		return fault.BadFields(fault.Field{Field: "messages", Message: "a new message cannot be sent with answers to interrupts; send it when the run has finished"})
+		return fault.BadFields(fault.Field{
+			Field: "messages", Message: "a new message cannot be sent with answers to interrupts; send it when the run has finished"})
 	}
 	ctx := x.r.Context()
 	if x.page.State != nil {

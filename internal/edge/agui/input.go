@@ -67,7 +67,7 @@ type Tool struct {
 	Parameters  jsontext.Value `json:"parameters,omitzero" doc:"A JSON Schema of the arguments."`
 }
 
-// Context is something that the agent is told.
+// Context is something that the agent reads beside the messages.
 type Context struct {
 	_ struct{} `json:"-" name:"AguiContext"`
 
@@ -215,7 +215,8 @@ func content(v jsontext.Value) (text string, parts []jsontext.Value, wrong strin
 	for i := range all {
 		p, ok := all[i].wire()
 		if !ok {
-			return "", nil, "the part " + strconv.Itoa(i) + " is none that an agent can read: text, or an image, audio or document with data (images also with an http or https address)"
+			return "", nil, "the part " + strconv.Itoa(i) + " is none that an agent can read: text, or an image, audio or document with data " +
+				"(images also with an http or https address)"
 		}
 		if all[i].Type == "text" {
 			texts = append(texts, all[i].Text)
@@ -250,13 +251,15 @@ func (p *part) wire() (jsontext.Value, bool) {
 	case kind == "image" && inline:
 		return pagechat.ImagePart("data:" + mime + ";base64," + value)
 	case kind == "audio" && inline:
-		return encoded(map[string]any{"type": "input_audio", "input_audio": map[string]string{"data": value, "format": strings.TrimPrefix(mime, "audio/")}})
+		audio := map[string]string{"data": value, "format": strings.TrimPrefix(mime, "audio/")}
+		return encoded(map[string]any{"type": "input_audio", "input_audio": audio})
 	case kind == "document" && inline:
 		name := p.Filename
 		if name == "" {
 			name = "document"
 		}
-		return encoded(map[string]any{"type": "file", "file": map[string]string{"file_data": "data:" + mime + ";base64," + value, "filename": name}})
+		file := map[string]string{"file_data": "data:" + mime + ";base64," + value, "filename": name}
+		return encoded(map[string]any{"type": "file", "file": file})
 	}
 	return nil, false
 }

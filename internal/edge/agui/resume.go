@@ -27,7 +27,8 @@ type interrupt struct {
 var (
 	approvalSchema = jsontext.Value(`{"type":"object","properties":{"approved":{"type":"boolean"},"reason":{"type":"string"}},` +
 		`"required":["approved"],"additionalProperties":false}`)
-	answerSchema = jsontext.Value(`{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],"additionalProperties":false}`)
+	answerSchema = jsontext.Value(`{"type":"object","properties":{"answer":{"type":"string"}},"required":["answer"],` +
+		`"additionalProperties":false}`)
 )
 
 // authMark precedes the server in the id of the interrupt of a run that waits for an

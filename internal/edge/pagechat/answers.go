@@ -52,7 +52,7 @@ func IsOpen(r *run.Run, id string) bool {
 	return r != nil && (&Chats{}).decide(r, &Answer{ID: id}) != nil
 }
 
-// Decide gives answers to the run under way, which must wait for each of them. All are
+// Decide passes answers to the run under way, which must wait for each of them. All are
 // checked before the first one counts. Errors: Conflict, where another answer came first.
 func (c *Chat) Decide(ctx context.Context, who authz.Caller, answers []Answer) error {
 	if err := who.Check(authz.Developer, "runs:create"); err != nil {

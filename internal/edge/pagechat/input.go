@@ -60,7 +60,8 @@ func (c *Chat) openCalls(ctx context.Context, tenant string) ([]model.ToolCall, 
 func (c *Chat) input(ctx context.Context, tenant string) (*run.Input, error) {
 	fresh := c.New()
 	if len(fresh) == 0 {
-		return nil, fault.BadFields(fault.Field{Field: "messages", Message: "there is nothing that the conversation does not have yet; add a message"})
+		return nil, fault.BadFields(fault.Field{
+			Field: "messages", Message: "there is nothing that the conversation does not have yet; add a message"})
 	}
 	open, err := c.openCalls(ctx, tenant)
 	if err != nil {

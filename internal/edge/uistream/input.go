@@ -169,7 +169,8 @@ func (p *part) file() (jsontext.Value, bool) {
 	if name == "" {
 		name = "file"
 	}
-	b, err := json.Marshal(map[string]any{"type": "file", "file": map[string]string{"file_data": p.URL, "filename": name}}, json.Deterministic(true))
+	file := map[string]string{"file_data": p.URL, "filename": name}
+	b, err := json.Marshal(map[string]any{"type": "file", "file": file}, json.Deterministic(true))
 	return b, err == nil // the message is recognized by its bytes
 }
 
@@ -206,7 +207,9 @@ func (p *reader) assistant(at, id string, parts []part) {
 		case !q.ProviderExecuted:
 			now.Calls = append(now.Calls, model.ToolCall{ID: q.ToolCallID, Name: name, Arguments: string(q.Input)})
 			if text, ok := q.result(); ok {
-				results = append(results, pagechat.Message{At: at + ".parts[" + strconv.Itoa(i) + "]", Role: model.Tool, CallID: q.ToolCallID, Text: text})
+				results = append(results, pagechat.Message{
+					At: at + ".parts[" + strconv.Itoa(i) + "]", Role: model.Tool, CallID: q.ToolCallID, Text: text,
+				})
 			}
 		}
 	}

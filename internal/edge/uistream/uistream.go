@@ -122,7 +122,7 @@ func (x *exchange) start() error {
 	return x.stream([]*runstream.Stream{s}, nil)
 }
 
-// decide gives answers to the run that waits, and goes on with its message.
+// decide passes answers to the run that waits, and goes on with its message.
 func (x *exchange) decide(answers []pagechat.Answer) error {
 	waiting := x.chat.UnderWay
 	err := x.chat.Decide(x.r.Context(), x.who, answers)

@@ -144,7 +144,7 @@ type SentMessage struct {
 // Place is where a history that a front end sends goes on from what the session knows.
 type Place struct {
 	Turns int // that both have, from the first
-	New   int // index of the first message that is to be told
+	New   int // index of the first message that the agent does not have
 }
 
 // Align compares a history that a front end sends with the conversation. Messages that the

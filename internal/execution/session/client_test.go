@@ -20,7 +20,7 @@ import (
 func TestSetState(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		store := sessionsql.New(db)
+		store := sessionsql.NewClients(db)
 		tenant, id := ident.New(), ident.New()
 		put := func(state string) {
 			t.Helper()

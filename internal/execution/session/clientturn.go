@@ -18,7 +18,7 @@ const clientLife = 365 * 24 * time.Hour
 // NextTurn is what a front end adds to a conversation.
 type NextTurn struct {
 	After    int             // how many turns of the conversation it follows; see Place
-	Messages []ClientMessage // that are told for the first time, or again on a branch
+	Messages []ClientMessage // that the run brings: new ones, or known ones again on a branch
 	Reply    string          // see ClientTurn
 	State    jsontext.Value  // of the page; nil: the session's stays as it is
 	Request  run.Request     // of the run, with its RunID

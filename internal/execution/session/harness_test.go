@@ -83,7 +83,7 @@ func newHarness(t testing.TB, db *sqldb.DB) *harness {
 	}
 	h.queue = worksql.New(db, h.clock, nil)
 	h.Service = session.New(session.Deps{
-		Store: store, Todos: store, Shares: store, Clients: store, Agents: fakeAgents{}, Writer: db, Queue: h.queue,
+		Store: store, Todos: store, Shares: store, Clients: sessionsql.NewClients(db), Agents: fakeAgents{}, Writer: db, Queue: h.queue,
 		Log: runsql.NewEvents(db), Hub: event.NewHub(), Cursors: page.NewCursors(make([]byte, 32)), Clock: h.clock,
 		CheckURL: func(context.Context, string, string) error { return nil },
 		Box:      box, PublicURL: func() string { return "http://localhost" },

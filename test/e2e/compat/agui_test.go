@@ -69,7 +69,7 @@ func reply(events []object) object {
 	return object{"id": eventsOf(events, "TEXT_MESSAGE_START")[0]["messageId"], "role": "assistant", "content": said(events)}
 }
 
-// echoing answers with what the model was told: roles and texts.
+// echoing answers with the messages that the model received: roles and texts.
 func echoing(r modeltest.Request) modeltest.Answer {
 	var b strings.Builder
 	for _, m := range r.Chat().Messages {
@@ -80,7 +80,7 @@ func echoing(r modeltest.Request) modeltest.Answer {
 	return modeltest.Answer{Text: b.String()}
 }
 
-// A page sends its whole history with each message: the agent is told what is new, and
+// A page sends its whole history with each message: the agent receives what is new, and
 // where something was changed or left out, what is left.
 func TestAguiHistories(t *testing.T) {
 	t.Parallel()

@@ -99,10 +99,6 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	}
 	c.createPeople(add)
 	c.createSessions(agent, add)
-	for _, chat := range []string{mark + "-chat", mark + "-other-chat"} {
-		c.CreateSession(agent, apptest.Object{"external_id": chat})
-		add("chatId", chat)
-	}
 	for _, name := range []string{" first", " second"} {
 		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": mark + name})
 		add("keyId", made["key_id"].(string))
@@ -344,6 +340,7 @@ func (c *Company) WithT(t testing.TB) *Company {
 
 // createSessions makes sessions: one in use, one that is shared, one that is closed.
 func (c *Company) createSessions(agent string, add func(parameter, id string)) {
+	c.createChats(agent, add)
 	c.T.Helper()
 	var ids []string
 	for _, message := range []string{"calculate 6*7 ", "calculate 6*7 ", "say "} {
@@ -488,4 +485,12 @@ func (c *Company) runTeam(id string) (teamRun string) {
 		return c.Expect(200, "GET", "/api/v1/teams/"+id+"/runs/"+teamRun, nil)["completed_at"] != nil
 	})
 	return teamRun
+}
+
+// createChats makes conversations that front ends hold.
+func (c *Company) createChats(agent string, add func(parameter, id string)) {
+	for _, chat := range []string{c.Mark + "-chat", c.Mark + "-other-chat"} {
+		c.CreateSession(agent, apptest.Object{"external_id": chat})
+		add("chatId", chat)
+	}
 }

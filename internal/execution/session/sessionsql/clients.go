@@ -28,15 +28,21 @@ const (
 var putState = sqldb.Insert(`session_states`, `tenant_id, session_id, state, step_id`) +
 	` ON CONFLICT (tenant_id, session_id) DO UPDATE SET ` + sqldb.Excluded(`state, step_id`)
 
-var _ session.ClientStore = (*Store)(nil)
+// Clients keeps what front ends hold of sessions. It implements session.ClientStore.
+type Clients struct{ db *sqldb.DB }
+
+var _ session.ClientStore = (*Clients)(nil)
+
+// NewClients uses the tables of migration 790.
+func NewClients(db *sqldb.DB) *Clients { return &Clients{db} }
 
 // GetExternal implements session.ClientStore.
-func (s *Store) GetExternal(ctx context.Context, tenant, agent, externalID string) (*session.Record, error) {
+func (s *Clients) GetExternal(ctx context.Context, tenant, agent, externalID string) (*session.Record, error) {
 	return scanSession(tenant, s.db.QueryRow(ctx, selectExternal, tenant, agent, externalID))
 }
 
 // ListClientTurns implements session.ClientStore.
-func (s *Store) ListClientTurns(ctx context.Context, tenant, id string) ([]session.ClientTurn, error) {
+func (s *Clients) ListClientTurns(ctx context.Context, tenant, id string) ([]session.ClientTurn, error) {
 	return sqldb.Collect(s.db.Reader(ctx), listClientTurns, []any{tenant, id}, func(row sqldb.Row) (t session.ClientTurn, err error) {
 		var reply, messages sql.NullString
 		err = row.Scan(&t.SessionID, &t.Turn.Turn, &t.BranchID, &t.RunID, &t.Finished, &t.Entries, &t.Summarized, &reply, &messages)
@@ -51,19 +57,19 @@ func (s *Store) ListClientTurns(ctx context.Context, tenant, id string) ([]sessi
 }
 
 // CreateClientTurnTx implements session.ClientStore.
-func (s *Store) CreateClientTurnTx(tx txn.Tx, tenant, runID string, messages []session.ClientMessage, reply string) error {
+func (s *Clients) CreateClientTurnTx(tx txn.Tx, tenant, runID string, messages []session.ClientMessage, reply string) error {
 	var enc sqldb.Encoder
 	return enc.Op("turn", insertClientTurn, reply, enc.JSON(messages), tenant, runID)(tx)
 }
 
 // GetStateTx implements session.ClientStore.
-func (s *Store) GetStateTx(tx txn.Tx, tenant, id string) (jsontext.Value, string, error) {
+func (s *Clients) GetStateTx(tx txn.Tx, tenant, id string) (jsontext.Value, string, error) {
 	t := sqldb.From(tx)
 	return scanState(t.QueryRow(selectState+t.ForUpdate(), tenant, id))
 }
 
 // GetState implements session.ClientStore.
-func (s *Store) GetState(ctx context.Context, tenant, id string) (jsontext.Value, error) {
+func (s *Clients) GetState(ctx context.Context, tenant, id string) (jsontext.Value, error) {
 	state, _, err := scanState(s.db.QueryRow(ctx, selectState, tenant, id))
 	return state, err
 }
@@ -78,7 +84,7 @@ func scanState(row sqldb.Row) (jsontext.Value, string, error) {
 }
 
 // PutStateTx implements session.ClientStore.
-func (s *Store) PutStateTx(tx txn.Tx, tenant, id string, state jsontext.Value, step string) error {
+func (s *Clients) PutStateTx(tx txn.Tx, tenant, id string, state jsontext.Value, step string) error {
 	_, err := sqldb.From(tx).Exec(putState, tenant, id, string(state), step)
 	return err
 }

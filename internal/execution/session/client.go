@@ -173,14 +173,14 @@ func (c *Chat) knowsAny(sent []SentMessage) bool {
 		for _, m := range c.turns[i].Messages {
 			ids[m.ID] = true
 		}
-		ids[c.turns[i].RunID], ids[runOf(c.turns[i].Reply)] = true, true
+		ids[c.turns[i].RunID], ids[runOfReply(c.turns[i].Reply)] = true, true
 	}
 	delete(ids, "")
-	return slices.ContainsFunc(sent, func(m SentMessage) bool { return ids[m.ID] || ids[runOf(m.Reply)] })
+	return slices.ContainsFunc(sent, func(m SentMessage) bool { return ids[m.ID] || ids[runOfReply(m.Reply)] })
 }
 
-// runOf returns the run that the id of an answer begins with; "" if it is too short.
-func runOf(reply string) string {
+// runOfReply returns the run that the id of an answer begins with; "" if it is too short.
+func runOfReply(reply string) string {
 	const length = len("00000000-0000-0000-0000-000000000000")
 	if len(reply) < length {
 		return ""

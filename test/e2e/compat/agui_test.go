@@ -22,7 +22,7 @@ func agui(n *apptest.Server, agent string, body object) (events []object) {
 	if reply.StatusCode != 200 {
 		n.T.Fatalf("%d %s", reply.StatusCode, reply.Body)
 	}
-	for _, frame := range strings.Split(strings.TrimSpace(string(reply.Body)), "\n\n") {
+	for frame := range strings.SplitSeq(strings.TrimSpace(string(reply.Body)), "\n\n") {
 		data, ok := strings.CutPrefix(frame, "data: ")
 		if !ok {
 			continue

@@ -50,9 +50,10 @@ func uiMessage(id, role string, parts ...object) object {
 	return object{"id": id, "role": role, "parts": parts}
 }
 
-// A chat of the AI SDK: its messages, its tools, approvals, and the stream again.
-func TestUIStream(t *testing.T) {
-	t.Parallel()
+// uiChat starts a server with an agent, and returns the path of its chats and what sends
+// the messages of one.
+func uiChat(t *testing.T) (n *apptest.Server, path string, post func(chat string, messages ...object) []object) {
+	t.Helper()
 	sim := modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {
 		c := r.Chat()
 		last := c.Messages[len(c.Messages)-1]
@@ -68,16 +69,23 @@ func TestUIStream(t *testing.T) {
 		}
 		return echoing(r)
 	}))
-	n := apptest.Start(t, sim)
+	n = apptest.Start(t, sim)
 	agent := n.CreateAgent(object{"built_in_tools": []string{"calculator", "ask_user"}, "approval_required_tools": []string{"calculator"}})
-	path := "/api/v1/agents/" + agent + "/ui"
-	post := func(chat string, messages ...object) []object {
+	path = "/api/v1/agents/" + agent + "/ui"
+	post = func(chat string, messages ...object) []object {
 		t.Helper()
 		return chunks(n, n.Do("POST", path, object{
 			"id": chat, "messages": messages, "trigger": "submit-message",
 			"tools": object{"paint": object{"description": "Paints.", "inputSchema": object{"type": "object"}}},
 		}))
 	}
+	return n, path, post
+}
+
+// A chat of the AI SDK: its messages and its tools.
+func TestUIStream(t *testing.T) {
+	t.Parallel()
+	n, path, post := uiChat(t)
 	first := chunks(n, n.Do("POST", path, object{"id": "c1", "system": "Be brief.", "messages": []object{uiMessage("m1", "user", text("one"))}}))
 	if diff := cmp.Diff([]string{
 		"start", "data-run", "start-step", "text-start", "text-delta", "text-end", "finish-step", "data-run", "data-usage", "finish",
@@ -118,6 +126,29 @@ func TestUIStream(t *testing.T) {
 		t.Errorf("told %q", got)
 	}
 
+	for _, chat := range []string{"c2", "unknown", "a%2Fb%20c"} {
+		if got := n.Do("GET", path+"/"+chat+"/stream", nil); got.StatusCode != 204 || len(got.Body) != 0 {
+			t.Errorf("%s: %d %s", chat, got.StatusCode, got.Body)
+		}
+	}
+	for name, body := range map[string]object{
+		"nothing":    {"id": "new", "messages": []object{}},
+		"long_id":    {"id": strings.Repeat("x", 129), "messages": []object{uiMessage("m", "user", text("x"))}},
+		"bad_part":   {"id": "new", "messages": []object{{"id": "m", "role": "user", "parts": []any{"x"}}}},
+		"bad_file":   {"id": "new", "messages": []object{uiMessage("m", "user", object{"type": "file", "mediaType": "image/png", "url": "file:///etc/passwd"})}},
+		"bad_tools":  {"id": "new", "messages": []object{uiMessage("m", "user", text("x"))}, "tools": object{"paint": 1}},
+		"bad_result": {"id": "new", "messages": []object{uiMessage("a", "assistant"), uiMessage("m", "assistant", text("x"))}},
+	} {
+		if got := n.Do("POST", path, body); got.StatusCode != 422 {
+			t.Errorf("%s: %d %s", name, got.StatusCode, got.Body)
+		}
+	}
+}
+
+// Approvals and questions of a chat, and its stream again.
+func TestUIStreamApprovals(t *testing.T) {
+	t.Parallel()
+	n, path, post := uiChat(t)
 	// An approval, first answered wrongly, then twice.
 	reckoned := post("c3", uiMessage("m1", "user", text("reckon")))
 	request := eventsOf(reckoned, "tool-approval-request")[0]
@@ -156,23 +187,5 @@ func TestUIStream(t *testing.T) {
 	}))
 	if chatText(answered) != "It is the red one." || answered[0]["messageId"] != question[0]["messageId"] {
 		t.Errorf("%v", answered)
-	}
-
-	for _, chat := range []string{"c5", "unknown", "a%2Fb%20c"} {
-		if got := n.Do("GET", path+"/"+chat+"/stream", nil); got.StatusCode != 204 || len(got.Body) != 0 {
-			t.Errorf("%s: %d %s", chat, got.StatusCode, got.Body)
-		}
-	}
-	for name, body := range map[string]object{
-		"nothing":    {"id": "new", "messages": []object{}},
-		"long_id":    {"id": strings.Repeat("x", 129), "messages": []object{uiMessage("m", "user", text("x"))}},
-		"bad_part":   {"id": "new", "messages": []object{{"id": "m", "role": "user", "parts": []any{"x"}}}},
-		"bad_file":   {"id": "new", "messages": []object{uiMessage("m", "user", object{"type": "file", "mediaType": "image/png", "url": "file:///etc/passwd"})}},
-		"bad_tools":  {"id": "new", "messages": []object{uiMessage("m", "user", text("x"))}, "tools": object{"paint": 1}},
-		"bad_result": {"id": "new", "messages": []object{uiMessage("a", "assistant"), uiMessage("m", "assistant", text("x"))}},
-	} {
-		if got := n.Do("POST", path, body); got.StatusCode != 422 {
-			t.Errorf("%s: %d %s", name, got.StatusCode, got.Body)
-		}
 	}
 }

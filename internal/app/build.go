@@ -59,6 +59,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	machines.connect(execution)
 	members.connect(accounts)
 
+	kept := newRetention(p, content)
 	shown := newLive(p, delivery, execution, newWaiting(p, tools.registry, execution, decided))
 	watched, err := newAuditPart(ctx, p)
 	if err != nil {
@@ -71,9 +72,9 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, grouped),
 		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
 		privacyPart(p, content, execution), {name: "skills", routes: newSkills(content, tools, agents).Routes()},
-		marketPart(p, agents, execution), measured.part(p),
+		marketPart(p, agents, execution), measured.part(p), retentionPart(p, kept),
 	}
-	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped)...)
+	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped, kept)...)
 	if err := subscribe(p, execution, parts); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -18,10 +19,12 @@ import (
 )
 
 // feedPart serves the activity feed.
-func feedPart(p *platform, agents *agents, grouped *teams, initiatives *initiative.Service) part {
+func feedPart(
+	p *platform, agents *agents, grouped *teams, initiatives *initiative.Service, since func(context.Context, string) (time.Time, error),
+) part {
 	s := &feed.Service{
 		Store: feedsql.New(p.db), Names: feedNames{runNames{agents: agents.agents}, grouped, initiatives}, Cursors: p.cursors,
-		Clock: p.clock, Hub: p.hub, Stream: live.StreamName,
+		Clock: p.clock, Hub: p.hub, Stream: live.StreamName, Since: since,
 	}
 	return part{name: "feed", routes: s.Routes()}
 }

@@ -11,6 +11,7 @@ import (
 	"agentd/internal/delivery/notification"
 	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/operation/retention"
 	"agentd/internal/teams/initiative"
 	"agentd/internal/teams/initiative/initiativesql"
 	"agentd/internal/teams/objective"
@@ -31,11 +32,12 @@ func newCrew(p *platform, execution *execution, permitted *permissions, grouped 
 // pursuits returns the parts of what pursues objectives.
 func pursuits(
 	p *platform, delivery *delivery, content *content, agents *agents, execution *execution, permitted *permissions, grouped *teams,
+	kept *retention.Service,
 ) []part {
 	crew := newCrew(p, execution, permitted, grouped)
 	initiatives := newInitiatives(p, crew, delivery, content, agents, grouped)
 	return []part{
-		initiatives.part(p), missionsPart(p, newMissions(p, crew, agents, grouped)), feedPart(p, agents, grouped, initiatives.service),
+		initiatives.part(p), missionsPart(p, newMissions(p, crew, agents, grouped)), feedPart(p, agents, grouped, initiatives.service, kept.FeedSince),
 	}
 }
 

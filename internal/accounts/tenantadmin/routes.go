@@ -61,7 +61,7 @@ type settingsIn struct {
 		PurgeProtection *bool     `json:"purge_protection,omitzero" doc:"Whether the company is protected from being purged."`
 		EgressAllowlist *[]string `json:"egress_allowlist,omitzero" maxItems:"200" doc:"Hosts that calls to addresses of the company's choice may reach: names, *.domain, addresses and networks, each with or without a port. Empty: any public host."`
 		LegalHold       *bool     `json:"legal_hold,omitzero" doc:"Whether the company's data must be kept: it cannot be purged, and its owner cannot lift the hold."`
-		MaxRetention    *int64    `json:"max_retention_days,omitzero" minimum:"0" maximum:"36500" doc:"Kept and shown; has no effect yet. 0: none."`
+		MaxRetention    *int64    `json:"max_retention_days,omitzero" minimum:"0" maximum:"36500" doc:"Days that the company's runs are kept after their end at most, and that its activity feed goes back. 0: as long as the operator's settings say."`
 	}
 }
 

@@ -1,9 +1,12 @@
 package skill
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"io"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -33,6 +36,34 @@ type importIn struct {
 	Body    route.Upload
 }
 
+// importJSON is an archive in a JSON body.
+type importJSON struct {
+	_ struct{} `json:"-" name:"SkillImport"`
+
+	Data string `json:"data" required:"true" doc:"The zip in base64."`
+}
+
+// example is the body of an import: SKILL.md with a greeting.
+const example = `{"data":"` + "UEsDBBQAAAAAAAAAIlyFOglTOwAAADsAAAAIAAAAU0tJTEwubWQtLS0KbmFtZTogZ3JlZXRpbmcKZGVzY3JpcHRpb246IFNheXMg" +
+	"aGVsbG8uCi0tLQpTYXkgaGVsbG8uClBLAQIUAxQAAAAAAAAAIlyFOglTOwAAADsAAAAIAAAAAAAAAAAAAACAAQAAAABTS0lMTC5t" +
+	"ZFBLBQYAAAAAAQABADYAAABhAAAAAAA=" + `"}`
+
+// content returns the archive of a request.
+func (in *importIn) content() (io.Reader, error) {
+	if in.Body.Content != nil {
+		return in.Body.Content, nil
+	}
+	body, err := schema.Decode[importJSON](in.Body.JSON)
+	if err != nil {
+		return nil, err
+	}
+	data, err := base64.StdEncoding.DecodeString(body.Data)
+	if err != nil {
+		return nil, fault.BadFields(fault.Field{Field: "data", Message: "it is not base64 with padding"})
+	}
+	return bytes.NewReader(data), nil
+}
+
 // Imported is a skill that was imported.
 type Imported struct {
 	_ struct{} `json:"-" name:"ImportedSkill"`
@@ -50,9 +81,11 @@ type Imported struct {
 func (s *Service) Routes() []route.Route {
 	return []route.Route{route.Action(route.Row{
 		Method: "POST", Path: "/api/v1/agents/{agentId}/skills/import", ID: "importAgentSkill", Tag: "Agents",
-		Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer, Uploads: []string{route.Form},
+		Scopes: []authz.Scope{"agents:write"}, Role: authz.Developer, Uploads: []string{route.Form, route.JSON},
+		BodyOf: reflect.TypeFor[importJSON](), Example: example,
 		Summary: "Add a skill in the Agent Skills format to an agent",
-		Doc: "Send a form with a zip in the field file, up to 10 MiB: SKILL.md with its front matter (name, description, allowed-tools), " +
+		Doc: "Send a form with a zip in the field file, up to 10 MiB, or base64 in JSON: " +
+			"SKILL.md with its front matter (name, description, allowed-tools), " +
 			"and up to 100 files beside it. A skill of the same name is replaced. Links, and paths that lead out of the folder, are refused.",
 		Errors: []int{404, 409, 413, 422},
 	}, s.add)}
@@ -62,7 +95,11 @@ func (s *Service) add(ctx context.Context, who authz.Caller, in *importIn) (*Imp
 	if _, err := s.Agents.Get(ctx, who.TenantID, in.AgentID); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(in.Body.Content, MaxArchive+1))
+	from, err := in.content()
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(from, MaxArchive+1))
 	switch {
 	case err != nil:
 		return nil, err

@@ -67,7 +67,7 @@ func (l *Log) Routes() []route.Route {
 		route.Action(export, l.export),
 		route.Action(row("", "listAuditEntries", "Read the audit log",
 			"Who did what to what, newest first. Entries are written together with what they record; "+
-				"they never change, and go only when the company is purged."), l.list),
+				"they never change, and go only when the company is purged or the operator's retention ends."), l.list),
 		route.Action(row("/{targetId}", "listAuditEntriesOfTarget", "Read what was done to one thing",
 			"Newest first. Of what is not there, or was never touched, there are no entries."), l.ofTarget),
 	}

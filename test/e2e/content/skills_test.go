@@ -3,6 +3,7 @@ package content
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/base64"
 	"mime/multipart"
 	"net/http"
 	"strings"
@@ -102,6 +103,10 @@ func TestSkills(t *testing.T) {
 	}
 	if skills := n.Expect(200, "GET", "/api/v1/agents/"+agent, nil)["skills"].([]any); len(skills) != 3 {
 		t.Errorf("%v", skills)
+	}
+	inJSON := object{"data": base64.StdEncoding.EncodeToString(data)}
+	if again := n.Expect(200, "POST", "/api/v1/agents/"+agent+"/skills/import", inJSON); again["replaced"] != true {
+		t.Errorf("%v", again)
 	}
 	importSkill(n, agent, []byte("nonsense")).IsProblem(t, 422, "VALIDATION_ERROR")
 	_, other := n.CreateTenant(object{"name": "Other"})

@@ -379,4 +379,4 @@ func plain(r apptest.Reply, id string) string {
 }
 
 // sentAt is the time that a frame which is no event of the past bears, and that of a view.
-var sentAt = regexp.MustCompile(`"(timestamp|generated_at)":"[^"]*"`)
+var sentAt = regexp.MustCompile(`"(timestamp|generated_at)":"[^"]*"|"last_event_id":"[0-9]{16},"|id: [0-9]{16},`)

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 780 790.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 771 780 790.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -7,7 +7,8 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         RAISE EXCEPTION 'entries of the audit log do not change';
     END IF;
-    IF EXISTS (SELECT 1 FROM tenants WHERE tenant_id = OLD.tenant_id AND status <> 'deleted') THEN
+    IF EXISTS (SELECT 1 FROM tenants WHERE tenant_id = OLD.tenant_id AND status <> 'deleted')
+        AND NOT EXISTS (SELECT 1 FROM retention_marks WHERE tenant_id = OLD.tenant_id AND kind = 'audit' AND at > OLD.at) THEN
         RAISE EXCEPTION 'entries of the audit log are kept';
     END IF;
     RETURN OLD;
@@ -688,6 +689,13 @@ CREATE TABLE responses (
     previous_id text NOT NULL COLLATE pg_catalog."C",
     standing text NOT NULL COLLATE pg_catalog."C",
     asked text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE retention_marks (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    at bigint NOT NULL,
+    run_id text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE run_artifacts (
@@ -1486,6 +1494,9 @@ ALTER TABLE ONLY public_events
 
 ALTER TABLE ONLY responses
     ADD CONSTRAINT responses_pkey PRIMARY KEY (tenant_id, run_id);
+
+ALTER TABLE ONLY retention_marks
+    ADD CONSTRAINT retention_marks_pkey PRIMARY KEY (tenant_id, kind);
 
 ALTER TABLE ONLY run_artifacts
     ADD CONSTRAINT run_artifacts_pkey PRIMARY KEY (tenant_id, run_id, artifact_id);

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 780 790.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 770 771 780 790.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1270,6 +1270,14 @@ CREATE TABLE feed_entries (
     PRIMARY KEY (tenant_id, at, feed_id)
 );
 
+CREATE TABLE retention_marks (
+    tenant_id TEXT   NOT NULL,
+    kind      TEXT   NOT NULL, -- event | artifact | audit
+    at        BIGINT NOT NULL, -- when the last run that was looked at had ended; of audit: what may be deleted is older
+    run_id    TEXT   NOT NULL,
+    PRIMARY KEY (tenant_id, kind)
+) WITHOUT ROWID;
+
 CREATE TABLE session_messages (
     tenant_id  TEXT   NOT NULL,
     session_id TEXT   NOT NULL,
@@ -1344,12 +1352,6 @@ CREATE INDEX audit_log_key ON audit_log (tenant_id, actor_key_id, at, entry_id) 
 CREATE TRIGGER audit_log_fixed BEFORE UPDATE ON audit_log
 BEGIN
     SELECT RAISE(ABORT, 'entries of the audit log do not change');
-END;
-
-CREATE TRIGGER audit_log_kept BEFORE DELETE ON audit_log
-WHEN EXISTS (SELECT 1 FROM tenants WHERE tenant_id = OLD.tenant_id AND status <> 'deleted')
-BEGIN
-    SELECT RAISE(ABORT, 'entries of the audit log are kept');
 END;
 
 CREATE UNIQUE INDEX usage_events_once ON usage_events (tenant_id, resource, period, type, cap);
@@ -1569,6 +1571,13 @@ CREATE INDEX feed_entries_company ON feed_entries (tenant_id, company_id, at, fe
 CREATE INDEX feed_entries_team ON feed_entries (tenant_id, team_id, at, feed_id) WHERE team_id <> '';
 
 CREATE INDEX runs_completed ON runs (tenant_id, completed_at, run_id) WHERE completed_at > 0;
+
+CREATE TRIGGER audit_log_kept BEFORE DELETE ON audit_log
+WHEN EXISTS (SELECT 1 FROM tenants WHERE tenant_id = OLD.tenant_id AND status <> 'deleted')
+    AND NOT EXISTS (SELECT 1 FROM retention_marks WHERE tenant_id = OLD.tenant_id AND kind = 'audit' AND at > OLD.at)
+BEGIN
+    SELECT RAISE(ABORT, 'entries of the audit log are kept');
+END;
 
 CREATE UNIQUE INDEX sessions_client ON sessions (tenant_id, agent_id, external_id) WHERE external_id <> '';
 

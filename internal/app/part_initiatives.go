@@ -37,7 +37,8 @@ func pursuits(
 	crew := newCrew(p, execution, permitted, grouped)
 	initiatives := newInitiatives(p, crew, delivery, content, agents, grouped)
 	return []part{
-		initiatives.part(p), missionsPart(p, newMissions(p, crew, agents, grouped)), feedPart(p, agents, grouped, initiatives.service, kept.FeedSince),
+		initiatives.part(p), missionsPart(p, newMissions(p, crew, agents, grouped)),
+		feedPart(p, agents, grouped, initiatives.service, kept.FeedSince),
 	}
 }
 

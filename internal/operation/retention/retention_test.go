@@ -52,7 +52,7 @@ func (w *world) count(table string) (n int) {
 	return n
 }
 
-// fill gives a company things of each of the last ten days, and a run that has not ended.
+// fill adds to a company things of each of the last ten days, and a run that has not ended.
 func (w *world) fill(tenant, settings string, held bool) {
 	w.exec(`INSERT INTO tenants (tenant_id, name, slug, status, plan, settings, operator, created_at, updated_at, legal_hold)
 		VALUES (?, ?, ?, 'active', 'free', ?, FALSE, 1, 1, ?)`, tenant, tenant, tenant, settings, held)

@@ -229,9 +229,7 @@ var recipes = map[string]recipe{
 	"updateTenant":    {body: apptest.Object{"description": "changed by a test"}},
 	"patchTenant":     {body: apptest.Object{"settings": apptest.Object{"note": "changed by a test"}}},
 
-	"importAgentSkill": {body: apptest.Object{"data": "UEsDBBQAAAAAAAAAIlyFOglTOwAAADsAAAAIAAAAU0tJTEwubWQtLS0KbmFtZTogZ3JlZXRpbmcKZGVzY3JpcHRpb246IFNheXMg" +
-		"aGVsbG8uCi0tLQpTYXkgaGVsbG8uClBLAQIUAxQAAAAAAAAAIlyFOglTOwAAADsAAAAIAAAAAAAAAAAAAACAAQAAAABTS0lMTC5t" +
-		"ZFBLBQYAAAAAAQABADYAAABhAAAAAAA="}}, // SKILL.md with a greeting
+	"importAgentSkill":      {body: apptest.Object{"data": skillArchive}},
 	"uploadFile":            {body: apptest.Object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"}},
 	"createWorkspace":       {body: apptest.Object{"name": "made by a test"}},
 	"updateWorkspace":       {body: apptest.Object{"name": "named by a test"}},

@@ -69,7 +69,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		p.part(), p.configPart(), watched, out.part(p), accounts.part(p), members.part(p, accounts), agents.part(),
 		{name: "kinds", routes: kinds.Routes(p.kernel)}, commercePart(p, agents, content), models.part(p), delivery.part(p, accounts),
 		content.part(p), tools.part(), execution.part(p), governing.part(p), permitted.part(), decided.part(p, governing),
-		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, grouped),
+		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, content, grouped),
 		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
 		privacyPart(p, content, execution), {name: "skills", routes: newSkills(content, tools, agents).Routes()},
 		marketPart(p, agents, execution), measured.part(p), retentionPart(p, kept),

@@ -22,7 +22,7 @@ import (
 
 // compatPart is the endpoints that have the shapes of other APIs (OpenAI's,
 // Anthropic's and MCP), and the pages for browsers.
-func compatPart(p *platform, models *models, agents *agents, execution *execution, grouped *teams) part {
+func compatPart(p *platform, models *models, agents *agents, execution *execution, content *content, grouped *teams) part {
 	directory := agentDirectory{agents.agents}
 	complete := &runstream.Runner{
 		Runs: execution.runs, Agents: agents.source, Names: agents.agents, Log: execution.events, Hub: p.hub, Complete: true,
@@ -46,7 +46,8 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 			chat.Routes(), (&openai.ChatProxy{Proxy: agents.proxy}).Routes(), messages.Routes(), embeddings(models, agents).Routes(), sound.Routes(),
 			console.Console{PublicURL: p.publicURL}.Routes(), webpage.Pages{PublicURL: p.publicURL}.Routes(),
 			webpage.Shared{Read: execution.sessions.ReadShared, PublicURL: p.publicURL}.Routes(),
-			(&openai.Responses{Runner: complete, Chains: execution.chains}).Routes(), mcpEndpoint.Routes(),
+			(&openai.Responses{Runner: complete, Chains: execution.chains, Stores: content.knowledge}).Routes(),
+			(&openai.Files{Service: content.files}).Routes(), (&openai.VectorStores{Bases: content.knowledge}).Routes(), mcpEndpoint.Routes(),
 			(&agui.Server{Chats: pages}).Routes(), (&uistream.Server{Chats: pages}).Routes(),
 		),
 	}

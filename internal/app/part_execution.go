@@ -57,7 +57,7 @@ func newExecution(
 	store, sessionStore := runsql.New(p.db), sessionsql.New(p.db)
 	x := &execution{
 		watchers: &run.Watchers{}, events: runsql.NewEvents(p.db),
-		chains: &responsechain.Service{Store: responsechainsql.New(p.db)},
+		chains: &responsechain.Service{Store: responsechainsql.New(p.db), Writer: p.db, Clock: p.clock, Audit: p.audit},
 		search: search.New(search.Deps{
 			Store: searchsql.New(p.db), Runs: store, Agents: agents.agents.Store(), Sessions: sessionStore,
 			Writer: p.db, Queue: p.queue, Clock: p.clock, Logger: p.log, Lease: lease,

@@ -238,7 +238,7 @@ func endpoints() []httpapi.Raw {
 	return slices.Concat(
 		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
 		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
-		(&openai.Responses{Runner: runner}).Routes(), (&agui.Server{}).Routes(), (&uistream.Server{}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
+		(&openai.Responses{Runner: runner}).Routes(), (&openai.Files{}).Routes(), (&openai.VectorStores{}).Routes(), (&agui.Server{}).Routes(), (&uistream.Server{}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
 		(&bridgeserver.Server{}).Endpoints(),
 	)
 }

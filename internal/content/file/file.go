@@ -63,6 +63,13 @@ type Service struct {
 // Add stores staged bytes as a file. The name and the type are the client's; a
 // missing name becomes "file", a missing type is guessed from the name.
 func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *blob.Staged) (*File, error) {
+	return s.AddAnswering(ctx, tenant, name, mimeType, st, func(f *File) any { return f })
+}
+
+// AddAnswering is Add for a request that is answered with something other than the file.
+func (s *Service) AddAnswering(
+	ctx context.Context, tenant, name, mimeType string, st *blob.Staged, answer func(*File) any,
+) (*File, error) {
 	name = media.FileName(name, "file")
 	f := &File{
 		FileID: ident.New(), TenantID: tenant, Filename: name, MimeType: media.Best(mimeType, name),
@@ -74,7 +81,7 @@ func (s *Service) Add(ctx context.Context, tenant, name, mimeType string, st *bl
 			return nil, err
 		}
 	}
-	ctx = txn.WithAnswer(ctx, func() any { return f })
+	ctx = txn.WithAnswer(ctx, func() any { return answer(f) })
 	err := s.Writer.Write(ctx, func(tx txn.Tx) error {
 		if err := s.Blobs.Keep(tx, tenant, st); err != nil {
 			return err

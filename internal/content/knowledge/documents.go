@@ -130,24 +130,34 @@ func (s *Service) extract(ctx context.Context, tenant string, b *base, u *Upload
 	now := s.Clock.Now()
 	preview := text.Prefix(chunks[0].text, previewLength)
 	return &Document{
-		ID: ident.New(), KBID: b.ID, TenantID: tenant, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
+		KBID: b.ID, TenantID: tenant, Name: name, Type: of, SizeBytes: int64(size), ChunkCount: len(chunks),
 		ChunkPreview: &preview, CreatedAt: now, UpdatedAt: now,
 	}, chunks, nil
 }
 
 // Add adds a document to a base. It can be found as soon as Add returns.
 func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Upload) (*Added, error) {
+	added, _, err := s.add(ctx, who, baseID, u, ident.New(), nil)
+	return added, err
+}
+
+// add adds a document with an id. answer is what the request is answered with; nil: with
+// what was added.
+func (s *Service) add(
+	ctx context.Context, who authz.Caller, baseID string, u Upload, id string, answer func(*Document) any,
+) (*Added, *Document, error) {
 	b, err := s.bases.Get(ctx, who.TenantID, baseID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := u.check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d, chunks, err := s.extract(ctx, who.TenantID, b, &u)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	d.ID, d.Status, d.EmbeddingStatus = id, statusReady, keywordOnly
 	passages := make([]retrieval.Passage, len(chunks))
 	for i, chunk := range chunks {
 		passages[i] = retrieval.Passage{
@@ -159,7 +169,12 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 	if s.Search.Model() != "" {
 		out.EmbeddingPending, out.EmbeddingCompletion = len(chunks), completionTodo
 	}
-	ctx = txn.WithAnswer(ctx, func() any { return out })
+	ctx = txn.WithAnswer(ctx, func() any {
+		if answer != nil {
+			return answer(d)
+		}
+		return out
+	})
 	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
 		_, err := s.bases.UpdateTx(tx, who, baseID, func(b *base) error {
 			if b.TotalChunks += len(chunks); b.TotalChunks > maxBaseChunks {
@@ -180,7 +195,23 @@ func (s *Service) Add(ctx context.Context, who authz.Caller, baseID string, u Up
 		}
 		return s.Store.CreateTx(tx, *d)
 	})
-	return out, err
+	return out, d, err
+}
+
+// Document returns a document of a base. Errors: fault.NotFound.
+func (s *Service) Document(ctx context.Context, tenant, baseID, id string) (*Document, error) {
+	if !ident.Valid(id) {
+		return nil, fault.NewNotFound("document")
+	}
+	d, err := s.Store.Get(ctx, tenant, baseID, id)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.withStatus(ctx, tenant, baseID, []Document{d})
+	if err != nil {
+		return nil, err
+	}
+	return &shown[0], nil
 }
 
 func chunkLimit(b *base, limit int, what string) error {
@@ -230,6 +261,11 @@ func (s *Service) Documents(ctx context.Context, tenant, baseID, after string, l
 	if err != nil {
 		return nil, err
 	}
+	return s.withStatus(ctx, tenant, baseID, docs)
+}
+
+// withStatus sets how far documents are embedded.
+func (s *Service) withStatus(ctx context.Context, tenant, baseID string, docs []Document) (_ []Document, err error) {
 	counts := map[string]retrieval.Count{}
 	if model := s.Search.Model(); model != "" {
 		if counts, err = s.Search.Store.CountBySource(ctx, tenant, baseID, model); err != nil {

@@ -34,6 +34,7 @@ const (
 	attachedShown  = 50
 	documentsMost  = 500
 	searchMost     = 100
+	defaultChunk   = 1_000 // characters, as the create operation's default
 	toolSearch     = 5
 	statusReady    = "ready"
 	completionTodo = "scheduled"
@@ -50,6 +51,8 @@ type base struct {
 	ChunkOverlap   int    `json:"chunk_overlap"`
 	DocumentCount  int    `json:"document_count" readOnly:"true"`
 	TotalChunks    int    `json:"total_chunks" readOnly:"true"`
+	// Metadata belongs to those who know the base as a vector store.
+	Metadata map[string]string `json:"metadata,omitzero"`
 }
 
 var kind = resource.Kind[base]{
@@ -126,6 +129,10 @@ type Store interface {
 	// DeleteTx deletes a document and returns it. Errors: fault.NotFound.
 	DeleteTx(tx txn.Tx, tenant, base, id string) (Document, error)
 	DeleteAllTx(tx txn.Tx, tenant, base string) error
+	// Get returns a document. Errors: fault.NotFound.
+	Get(ctx context.Context, tenant, base, id string) (Document, error)
+	// Size returns the bytes of a base's documents.
+	Size(ctx context.Context, tenant, base string) (int64, error)
 	// List returns documents newest first, after an id; limit 0 means all.
 	List(ctx context.Context, tenant, base, after string, limit int) ([]Document, error)
 	ListNames(ctx context.Context, tenant, base string, ids []string) (map[string]string, error)

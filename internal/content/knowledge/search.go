@@ -2,6 +2,7 @@ package knowledge
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -268,7 +269,9 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	bases := g.KnowledgeBases()
+	bases := slices.Concat(g.KnowledgeBases(), slices.DeleteFunc(slices.Clone(call.KnowledgeBases), func(id string) bool {
+		return slices.Contains(g.KnowledgeBases(), id)
+	}))
 	if len(bases) == 0 {
 		return tool.Failure("This agent has no knowledge base."), nil
 	}

@@ -37,7 +37,9 @@ func OpenAPI(routes []route.Route, raw []Raw) ([]byte, error) {
 		}
 	}
 	for _, r := range append(slices.Clone(raw), edgeRoutes(nil)...) {
-		if r.ID != "" {
+		if t := r.Typed; t != nil {
+			d.add(published{Row: r.Row, in: t.In, out: t.Out, queryToken: t.Out == contentType, fail: r.FailOf, mixed: r.Mixed})
+		} else if r.ID != "" {
 			d.add(published{
 				Row: r.Row, in: r.In, stream: r.Streams, mayStream: r.MayStream, fail: r.FailOf, mixed: r.Mixed, media: r.Media,
 				queryToken: r.QueryToken || r.Upgrade, apiKeyHeader: r.APIKeyHeader,

@@ -116,6 +116,9 @@ type Raw struct {
 	// Fail renders a refusal by Serve or by the chain; nil: a problem document. It
 	// calls RefusalHeaders, or Problem.
 	Fail func(w http.ResponseWriter, r *http.Request, status int, e *fault.Error)
+	// Typed serves in place of Serve: the row and function of a route, whose refusals
+	// Fail renders and which always runs in the key's own tenant. Row is its row.
+	Typed *route.Route
 	// Serve answers. It reads its body with ReadBody or DecodeBody, its parameters
 	// with Params or r.PathValue, and streams with OpenStream.
 	Serve func(w http.ResponseWriter, r *http.Request, who authz.Caller) error
@@ -127,18 +130,42 @@ func InOwnTenant(
 	serve func(http.ResponseWriter, *http.Request, authz.Caller) error,
 ) func(http.ResponseWriter, *http.Request, authz.Caller) error {
 	return func(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
-		if t := r.Header.Get("X-Active-Tenant"); t != "" && t != who.TenantID {
-			return fault.New(
-				fault.Malformed,
-				"",
-				"X-Active-Tenant names another company, but this route always runs in the key's own. Remove the header.",
-			)
+		if err := inOwnTenant(r, who); err != nil {
+			return err
 		}
 		return serve(w, r, who)
 	}
 }
 
+func inOwnTenant(r *http.Request, who authz.Caller) error {
+	if t := r.Header.Get("X-Active-Tenant"); t != "" && t != who.TenantID {
+		return fault.New(
+			fault.Malformed,
+			"",
+			"X-Active-Tenant names another company, but this route always runs in the key's own. Remove the header.",
+		)
+	}
+	return nil
+}
+
+// typedOperation is the operation of a route that has the refusals of a raw one.
+func (s *Server) typedOperation(raw Raw) *operation {
+	o := s.routeOperation(*raw.Typed)
+	o.fail = raw.Fail
+	serve := o.serve
+	o.serve = func(x *exchange, r *http.Request) error {
+		if err := inOwnTenant(r, x.who); err != nil {
+			return err
+		}
+		return serve(x, r)
+	}
+	return o
+}
+
 func (s *Server) rawOperation(raw Raw) *operation {
+	if raw.Typed != nil {
+		return s.typedOperation(raw)
+	}
 	names := pathNames(raw.Path)
 	o := &operation{
 		row: raw.Row, status: http.StatusOK,

@@ -30,12 +30,21 @@ type Chains interface {
 	All(ctx context.Context, tenant string, ids []string) ([]responsechain.Response, error)
 	// Make returns the admission that records a run as a response.
 	Make(l responsechain.Link) run.Admission
+	// Delete deletes a response, whose run stays. Errors: fault.NotFound.
+	Delete(ctx context.Context, who authz.Caller, id string) error
 }
 
 // Responses serves OpenAI's Responses API.
 type Responses struct {
 	Runner *runstream.Runner
 	Chains Chains
+	Stores Stores
+}
+
+// Stores is the port to the vector stores that file_search searches.
+type Stores interface {
+	// Exists returns fault.NotFound where the tenant has no such vector store.
+	Exists(ctx context.Context, tenant, id string) error
 }
 
 // Routes returns the routes of the Responses API.
@@ -75,6 +84,29 @@ func (s *Responses) Routes() []httpapi.Raw {
 			In:    reflect.TypeFor[responseParams](),
 			Serve: s.Cancel,
 		},
+		{
+			Row: route.Row{
+				Method: "DELETE", Path: "/v1/responses/{responseId}", ID: "deleteResponse", Tag: "OpenAI-Compat",
+				Scopes: []authz.Scope{"runs:create"}, Role: authz.Developer, Errors: []int{404, 409}, Destroys: true,
+				Summary: "Delete a response",
+				Doc: "It is no longer read or continued, and responses that follow it go on without its messages. Its run stays, as a run. " +
+					"A response in progress is cancelled first.",
+				AnswerOf: reflect.TypeFor[ResponseDeleted](),
+			},
+			In:    reflect.TypeFor[responseParams](),
+			Serve: s.Delete,
+		},
+		{
+			Row: route.Row{
+				Method: "GET", Path: "/v1/responses/{responseId}/input_items", ID: "listResponseInputItems", Tag: "OpenAI-Compat",
+				Scopes: []authz.Scope{"runs:read"}, Errors: []int{404},
+				Summary:  "List the input of a response",
+				Doc:      "Its own input, without that of the responses before it.",
+				AnswerOf: reflect.TypeFor[ListOf[InputItem]](),
+			},
+			In:    reflect.TypeFor[inputsIn](),
+			Serve: s.Inputs,
+		},
 	})
 }
 
@@ -106,7 +138,7 @@ func (s *Responses) Create(w http.ResponseWriter, r *http.Request, who authz.Cal
 	defer stream.Close()
 	a := createdResponse{
 		stream: stream, background: req.InBackground(),
-		echo: echo{req.echoed(), link.Previous, start.Options.Tools, objectOf(jsontext.Value(req.Metadata))},
+		echo: echo{req.echoed(), link.Previous, start.Options.Tools, start.Options.KnowledgeBases, objectOf(jsontext.Value(req.Metadata))},
 	}
 	switch {
 	case req.Streams():
@@ -142,9 +174,16 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, r
 	if err != nil {
 		return nil, runStart{}, err
 	}
+	if err := s.checkStores(r.Context(), who, &start.Options); err != nil {
+		return nil, runStart{}, err
+	}
 	start.RunID = ident.New()
 	if start.AgentID, err = s.Runner.AgentID(r.Context(), who.TenantID, req.Model); err != nil {
 		return req, start, err
+	}
+	if strings.HasPrefix(start.AgentID, runstream.TeamPrefix) && start.Options.KnowledgeBases != nil {
+		return req, start, fault.BadFields(fault.Field{
+			Field: "tools", Message: "the agents of a team search their own knowledge bases; attach the vector store to them"})
 	}
 	if strings.HasPrefix(start.AgentID, runstream.TeamPrefix) && req.InBackground() {
 		return req, start, fault.BadFields(fault.Field{
@@ -155,7 +194,7 @@ func (s *Responses) read(r *http.Request, who authz.Caller) (*ResponseRequest, r
 
 // whole answers with the response when its run has ended.
 func (s *Responses) whole(w http.ResponseWriter, r *http.Request, a *createdResponse) error {
-	c := composer{run: a.stream.Run.RunID, items: []OutputItem{}}
+	c := a.echo.composer(a.stream.Run.RunID, nil)
 	ended, err := a.stream.Wait(r.Context(), func(e event.Event) { c.observe(e) })
 	if err != nil {
 		return err
@@ -207,7 +246,7 @@ func (s *Responses) relay(r *http.Request, a *createdResponse, after int64) (gon
 	value := mustMarshal(created)
 	f.sendResponse(eventCreated, value, true)
 	f.sendResponse(eventInProgress, value, false)
-	c := composer{run: a.stream.Run.RunID, items: []OutputItem{}, observer: &f}
+	c := a.echo.composer(a.stream.Run.RunID, &f)
 	for e, err := range a.stream.Follow(out.Context()) {
 		if err == nil && !c.observe(e) && !c.voided {
 			continue

@@ -73,7 +73,11 @@ func (s *Responses) items(ctx context.Context, tenant string, runs []string) (fu
 		if err != nil {
 			return nil, err
 		}
-		items, err := itemsOf(r, all[i].Steps, &out)
+		e, err := echoOf(&all[i])
+		if err != nil {
+			return nil, err
+		}
+		items, err := itemsOf(r, all[i].Steps, &out, &e)
 		if err != nil {
 			return nil, err
 		}

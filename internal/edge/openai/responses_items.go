@@ -23,7 +23,8 @@ type composer struct {
 	id           string       // its id
 	text         []byte       // its text so far, as the content of a JSON string
 	observer     itemObserver // nil if the items are not streamed
-	thoughtsOver bool         // further thoughts of the step are dropped
+	searches     searches
+	thoughtsOver bool // further thoughts of the step are dropped
 
 	before           stepStart         // the state when the step began
 	answer, reasoned runstream.Redraft // what was streamed of the step
@@ -189,10 +190,15 @@ func stateOf(finish string) string {
 }
 
 // itemsOf returns the items of a run that has ended, from its steps.
-func itemsOf(r *run.Run, steps []run.Step, out *run.Output) ([]OutputItem, error) {
-	c := composer{run: r.RunID, items: []OutputItem{}}
+func itemsOf(r *run.Run, steps []run.Step, out *run.Output, e *echo) ([]OutputItem, error) {
+	c := e.composer(r.RunID, nil)
 	for i := range steps {
 		s := &steps[i]
+		if s.Type == run.StepTool && c.searches.on {
+			if err := c.searchOf(s); err != nil {
+				return nil, err
+			}
+		}
 		if s.Type != run.StepLLM || len(s.Output) == 0 {
 			continue
 		}

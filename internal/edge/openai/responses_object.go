@@ -53,7 +53,7 @@ type IncompleteDetails struct {
 // OutputItem is a message, a function_call or a reasoning item; the members of
 // the other types are absent.
 type OutputItem struct {
-	Type      string          `json:"type" required:"true" enum:"message,function_call,reasoning"`
+	Type      string          `json:"type" required:"true" enum:"message,function_call,reasoning,file_search_call"`
 	ID        string          `json:"id" required:"true"`
 	Status    string          `json:"status" enum:"in_progress,completed,incomplete"`
 	Role      string          `json:"role,omitzero" enum:"assistant"`
@@ -62,6 +62,8 @@ type OutputItem struct {
 	Name      string          `json:"name,omitzero"`
 	Arguments *string         `json:"arguments,omitzero"`
 	Summary   []ThoughtOutput `json:"summary,omitzero"`
+	Queries   []string        `json:"queries,omitzero" doc:"Of a file_search_call: what was searched for."`
+	Results   []SearchFound   `json:"results,omitzero" doc:"Of a file_search_call, if the request includes file_search_call.results."`
 }
 
 // OutputText is the text of a message.
@@ -143,7 +145,13 @@ type echo struct {
 	echoedParams
 	previous string
 	tools    []run.CallerTool
+	stores   []string // of the tool file_search
 	metadata schema.Object
+}
+
+// composer returns a composer of the items of a response.
+func (e *echo) composer(runID string, observer itemObserver) composer {
+	return composer{run: runID, items: []OutputItem{}, observer: observer, searches: newSearches(e.stores, e.ShowResults)}
 }
 
 // newResponse returns the response of a run, without output.
@@ -167,7 +175,12 @@ func newResponse(r *run.Run, e *echo) *Response {
 		out.Reasoning = schema.Nullable(`{"effort":null,"summary":null}`)
 	}
 	for _, t := range e.tools {
-		out.Tools = append(out.Tools, ResponseTool{functionTool, t.Name, &t.Description, t.Parameters, &t.Strict})
+		out.Tools = append(out.Tools, ResponseTool{
+			Type: functionTool, Name: t.Name, Description: &t.Description, Parameters: t.Parameters, Strict: &t.Strict,
+		})
+	}
+	if e.stores != nil {
+		out.Tools = append(out.Tools, ResponseTool{Type: searchTool, VectorStoreIDs: e.stores})
 	}
 	if r.Status == run.Queued {
 		out.Status = stateQueued

@@ -33,7 +33,8 @@ type ResponseRequest struct {
 	Temperature     *float64        `json:"temperature,omitzero" nullable:"true" minimum:"0" maximum:"2" doc:"How freely the model chooses its words: 0 the least, 2 the most. Default: the agent's."`
 	TopP            *float64        `json:"top_p,omitzero" nullable:"true" minimum:"0" maximum:"1" doc:"Only the likeliest tokens whose probabilities add up to this are chosen from. Default: the agent's."`
 	MaxOutputTokens *int            `json:"max_output_tokens,omitzero" nullable:"true" doc:"Limit of each model call. Less than 1 counts as 1."`
-	Tools           []ResponseTool  `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Tools that the client executes. Types other than function are ignored."`
+	Tools           []ResponseTool  `json:"tools,omitzero" nullable:"true" maxItems:"1000" doc:"Functions that the client executes, and file_search. Other types are ignored."`
+	Include         []string        `json:"include,omitzero" nullable:"true" maxItems:"20" doc:"file_search_call.results: show what searches found. Others are ignored."`
 	ToolChoice      jsontext.Value  `json:"tool_choice,omitzero" doc:"A string or an object, as in OpenAI's API."`
 	Parallel        *bool           `json:"parallel_tool_calls,omitzero" nullable:"true" doc:"false: at most one tool call in an answer. Default: the model's."`
 	Text            schema.Nullable `json:"text,omitzero" doc:"format sets the form of the answer: text, json_object or json_schema."`
@@ -47,11 +48,14 @@ type ResponseRequest struct {
 
 // ResponseTool is a tool in the shape of the Responses API.
 type ResponseTool struct {
-	Type        string         `json:"type" required:"true" doc:"function for a tool that the client executes. Tools of other types are ignored."`
+	Type        string         `json:"type" required:"true" doc:"function for a tool that the client executes, file_search to search vector stores. Tools of other types are ignored."`
 	Name        string         `json:"name,omitzero" doc:"Name of a function."`
 	Description *string        `json:"description,omitzero" nullable:"true" doc:"What the function does, for the model."`
 	Parameters  jsontext.Value `json:"parameters,omitzero" doc:"A JSON Schema."`
 	Strict      *bool          `json:"strict,omitzero" nullable:"true" doc:"true: arguments follow the schema, if the model supports that."`
+
+	VectorStoreIDs []string       `json:"vector_store_ids,omitzero" nullable:"true" maxItems:"10" doc:"Of file_search: the vector stores that are searched, beside the agent's own knowledge bases."`
+	Filters        jsontext.Value `json:"filters,omitzero" doc:"Not supported: files have no attributes."`
 }
 
 const functionTool = "function"
@@ -75,12 +79,13 @@ type echoedParams struct {
 	Parallel     *bool           `json:"parallel_tool_calls,omitzero"`
 	Text         schema.Nullable `json:"text,omitzero"`
 	Reasoning    schema.Nullable `json:"reasoning,omitzero"`
+	ShowResults  bool            `json:"show_results,omitzero"` // of searches
 }
 
 func (r *ResponseRequest) echoed() echoedParams {
 	return echoedParams{
 		r.Model, r.Instructions, r.InBackground(), r.MaxOutputTokens, r.Temperature, r.TopP,
-		r.ToolChoice, r.Parallel, r.Text, r.Reasoning,
+		r.ToolChoice, r.Parallel, r.Text, r.Reasoning, slices.Contains(r.Include, includeResults),
 	}
 }
 
@@ -134,10 +139,13 @@ func (r *ResponseRequest) options(p *inputReader) run.Options {
 		o.MaxTokens = max(1, *r.MaxOutputTokens)
 	}
 	for i, t := range r.Tools {
+		field := "tools[" + strconv.Itoa(i) + "]."
+		if t.Type == searchTool {
+			r.addSearch(strings.TrimSuffix(field, "."), &t, &o, p)
+		}
 		if t.Type != functionTool {
 			continue
 		}
-		field := "tools[" + strconv.Itoa(i) + "]."
 		if t.Name == "" {
 			p.addError(field+"name", "required for a function")
 		}

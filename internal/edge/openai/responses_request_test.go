@@ -153,7 +153,7 @@ func FuzzResponseRequest(f *testing.F) {
 			t.Fatalf("the options: %v", err)
 		}
 		r := &run.Run{RunID: runID, Metadata: c.Metadata, CreatedAt: made}
-		shown := mustMarshal(inProgress(r, &echo{req.echoed(), c.Options.Follows, c.Options.Tools, clientMetadata(r)}))
+		shown := mustMarshal(inProgress(r, &echo{req.echoed(), c.Options.Follows, c.Options.Tools, nil, clientMetadata(r)}))
 		if !jsontext.Value(shown).IsValid() {
 			t.Fatalf("the response is %s", shown)
 		}

@@ -81,9 +81,17 @@ func (s *Responses) stored(ctx context.Context, tenant, id string) (*createdResp
 	stored := &got.Run.Run
 	a := &createdResponse{
 		stream: s.Runner.Replay(tenant, stored),
-		echo:   echo{previous: got.Previous, tools: got.Run.Options.Tools, metadata: clientMetadata(stored)},
 	}
-	return a, got, json.Unmarshal(got.Asked, &a.echo.echoedParams)
+	a.echo, err = echoOf(got)
+	return a, got, err
+}
+
+// echoOf returns what a stored response repeats of its request.
+func echoOf(r *responsechain.Response) (echo, error) {
+	e := echo{
+		previous: r.Previous, tools: r.Run.Options.Tools, stores: r.Run.Options.KnowledgeBases, metadata: clientMetadata(&r.Run.Run),
+	}
+	return e, json.Unmarshal(r.Asked, &e.echoedParams)
 }
 
 func (s *Responses) get(ctx context.Context, tenant, id string) (*responsechain.Response, error) {
@@ -104,7 +112,7 @@ func answerStored(w http.ResponseWriter, a *createdResponse, got *responsechain.
 	}
 	response := newResponse(a.stream.Run, &a.echo)
 	response.setResult(a.stream.Run, &out)
-	if response.Output, err = itemsOf(a.stream.Run, got.Steps, &out); err != nil {
+	if response.Output, err = itemsOf(a.stream.Run, got.Steps, &out, &a.echo); err != nil {
 		return err
 	}
 	return httpapi.JSON(w, http.StatusOK, response)

@@ -25,6 +25,8 @@ func (c *composer) observe(e event.Event) (final bool) {
 		}
 		_ = json.Unmarshal(e.Data, &step) // an event of another shape has no reason
 		c.endStep(stateOf(step.Finish))
+	case "tool.call", "tool.result":
+		c.observeSearch(e)
 	case "step.draft_void":
 		c.voidDraft()
 	case "step.completed": // if the step failed, llm.completed did not precede it
@@ -110,6 +112,10 @@ const (
 	eventNoteDelta  = "response.reasoning_summary_text.delta"
 	eventNoteText   = "response.reasoning_summary_text.done"
 	eventError      = "error"
+
+	eventSearchBegun = "response.file_search_call.in_progress"
+	eventSearching   = "response.file_search_call.searching"
+	eventSearchDone  = "response.file_search_call.completed"
 )
 
 const (
@@ -130,9 +136,22 @@ func (f *frames) itemOpened(index int, item *OutputItem) {
 		bare.Summary = []ThoughtOutput{}
 		f.sendItem(eventItemAdded, index, &bare, true)
 		f.sendPart(eventNoteAdded, index, item)
+	case itemSearch:
+		begun := *item
+		begun.Status, begun.Results = stateInProgress, nil
+		f.sendItem(eventItemAdded, index, &begun, true)
+		f.sendSearch(eventSearchBegun, index, item)
+		f.sendSearch(eventSearching, index, item)
 	default:
 		f.sendItem(eventItemAdded, index, item, true)
 	}
+}
+
+// sendSearch sends an event of a search; another event follows at once.
+func (f *frames) sendSearch(name string, index int, item *OutputItem) {
+	f.beginEvent(name)
+	f.addPosition(index, item.ID)
+	f.endEvent(name, true)
 }
 
 // sendPart sends an event with an item's only part; another event follows at once.
@@ -180,6 +199,8 @@ func (f *frames) itemClosed(index int, item *OutputItem) {
 	case itemReasoning:
 		f.sendText(eventNoteText, index, item.ID, summaryIndex, "text", quote(item.Summary[0].Text), "")
 		f.sendPart(eventNoteDone, index, item)
+	case itemSearch:
+		f.sendSearch(eventSearchDone, index, item)
 	default:
 		f.sendText(eventCallDone, index, item.ID, `,"name":`+string(quote(item.Name)), "arguments", quote(ptr.Value(item.Arguments)), "")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/responsechain"
@@ -50,6 +51,15 @@ func (s *responseStore) All(_ context.Context, _ string, ids []string) (found []
 // Make implements Chains.
 func (s *responseStore) Make(l responsechain.Link) run.Admission {
 	s.links = append(s.links, l)
+	return nil
+}
+
+// Delete implements Chains.
+func (s *responseStore) Delete(_ context.Context, who authz.Caller, id string) error {
+	if _, err := s.Get(context.Background(), who.TenantID, id); err != nil {
+		return err
+	}
+	s.all = slices.DeleteFunc(s.all, func(r responsechain.Response) bool { return r.RunID == id })
 	return nil
 }
 
@@ -390,7 +400,7 @@ func FuzzResponseItems(f *testing.F) {
 			}
 			sent = append(sent, name)
 		}}
-		c := composer{run: runID, items: []OutputItem{}, observer: &frames}
+		c := (&echo{}).composer(runID, &frames)
 		for _, piece := range pieces(thinking, int(size)) {
 			c.observe(event.Event{Name: "llm.thinking", Data: jsontext.Value(`{"text":` + string(quote(piece)) + `}`)})
 		}
@@ -399,7 +409,7 @@ func FuzzResponseItems(f *testing.F) {
 		}
 		c.observe(event.Event{Name: "llm.completed", Data: jsontext.Value(`{"finish_reason":"stop"}`)})
 		c.endRun(r, &out)
-		back, err := itemsOf(r, []run.Step{said(1, run.LLMOutput{Text: text, Thinking: thinking, FinishReason: "stop"})}, &out)
+		back, err := itemsOf(r, []run.Step{said(1, run.LLMOutput{Text: text, Thinking: thinking, FinishReason: "stop"})}, &out, &echo{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,3 +58,14 @@ func openAIRoutes(rows []httpapi.Raw) []httpapi.Raw {
 	}
 	return rows
 }
+
+// typedRoutes makes routes render errors in OpenAI's envelope.
+func typedRoutes(routes ...route.Route) []httpapi.Raw {
+	rows := make([]httpapi.Raw, len(routes))
+	for i := range routes {
+		r := &routes[i]
+		r.Errors = append(r.Errors, http.StatusBadRequest)
+		rows[i] = httpapi.Raw{Row: r.Row, Typed: r, FailOf: reflect.TypeFor[Envelope](), Fail: Fail}
+	}
+	return rows
+}

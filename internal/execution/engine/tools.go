@@ -215,7 +215,7 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 	rec := t.j.rec
 	res, err := t.conv.tools.Call(ctx, tool.Call{
 		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
-		WorkspaceID: rec.Options.WorkspaceID,
+		WorkspaceID: rec.Options.WorkspaceID, KnowledgeBases: rec.Options.KnowledgeBases,
 		StepID:      p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments, Awaits: p.Awaits, Sources: t.read,
 	})
 	if err != nil {

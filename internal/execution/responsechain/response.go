@@ -9,12 +9,16 @@ package responsechain
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/audit"
 	"agentd/internal/kernel/model"
 )
 
@@ -26,6 +30,7 @@ type Link struct {
 	// responses have them too, unlike the instructions of the run's input.
 	Standing string
 	Asked    jsontext.Value // what the API's answers repeat of the request; opaque here
+	Deleted  bool           // the response was deleted; its run was not
 }
 
 // Response is a response with its run and steps.
@@ -40,14 +45,21 @@ type Store interface {
 	// ListByID reads responses in the order of their ids. Those whose run does not
 	// exist are left out.
 	ListByID(ctx context.Context, tenant string, ids []string) ([]Response, error)
+	// DeleteTx deletes a response, whose run stays. Errors: fault.NotFound.
+	DeleteTx(tx txn.Tx, tenant, id string, at time.Time) error
 	// ListChain reads a response and all before it, oldest first, in a number of
-	// queries that does not depend on their number. If a run was deleted, the RunID
-	// in its Response is empty.
+	// queries that does not depend on their number. If a response or its run was
+	// deleted, the RunID in its Response is empty.
 	ListChain(ctx context.Context, tenant, id string) ([]Response, error)
 }
 
 // Service serves responses to the Responses API and to the engine.
-type Service struct{ Store Store }
+type Service struct {
+	Store  Store
+	Writer txn.Writer
+	Clock  clock.Clock
+	Audit  audit.Recorder // records deletions; optional
+}
 
 // Get reads a response. Errors: fault.NotFound, also for a run that is no response.
 func (s *Service) Get(ctx context.Context, tenant, id string) (*Response, error) {
@@ -59,6 +71,17 @@ func (s *Service) Get(ctx context.Context, tenant, id string) (*Response, error)
 		return nil, fault.NewNotFound("response")
 	}
 	return &found[0], nil
+}
+
+// Delete deletes a response: it is no longer read or continued, and those that follow it
+// go on without its messages. Its run stays as a run. Errors: fault.NotFound.
+func (s *Service) Delete(ctx context.Context, who authz.Caller, id string) error {
+	return s.Writer.Write(ctx, func(tx txn.Tx) error {
+		if err := s.Store.DeleteTx(tx, who.TenantID, id, s.Clock.Now()); err != nil {
+			return err
+		}
+		return audit.Write(s.Audit, tx, who, audit.Entry{Action: "response.deleted", TargetType: "run", TargetID: id})
+	})
 }
 
 // All reads the responses among ids that exist.

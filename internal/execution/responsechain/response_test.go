@@ -13,6 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"agentd/internal/base/fault"
+	"agentd/internal/base/authz"
+	"agentd/internal/base/clock"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
@@ -39,7 +41,7 @@ type harness struct {
 
 func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	t.Helper()
-	return &harness{&responsechain.Service{Store: responsechainsql.New(db)}, t, db, runsql.New(db), ident.New()}
+	return &harness{&responsechain.Service{Store: responsechainsql.New(db), Writer: db, Clock: clock.System{}}, t, db, runsql.New(db), ident.New()}
 }
 
 // turn is a response to be made.
@@ -151,7 +153,7 @@ func TestResponses(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
 		for name, test := range map[string]func(*testing.T, *harness){
-			"chain": chain, "read": read, "gone": gone, "calls": calls, "calls_of_the_gone": callsOfTheGone,
+			"chain": chain, "read": read, "gone": gone, "deleted": deleted, "calls": calls, "calls_of_the_gone": callsOfTheGone,
 			"policy": policy, "standing": standing, "folded": folded, "circle": circle,
 		} {
 			t.Run(name, func(t *testing.T) { test(t, newHarness(t, db)) })
@@ -235,6 +237,27 @@ func gone(_ *testing.T, r *harness) {
 	r.exec(`DELETE FROM runs WHERE tenant_id = ? AND run_id = ?`, r.tenant, b.RunID)
 	r.want(r.before(c.RunID, asked("now")), "user: one", "assistant: 1", "user: three", "assistant: 3")
 	r.want(r.before(b.RunID, asked("now")), "user: one", "assistant: 1")
+}
+
+// A deleted response is not read or continued, and those that follow it lack its messages.
+func deleted(t *testing.T, r *harness) {
+	who := authz.Caller{TenantID: r.tenant}
+	a := r.add(turn{in: asked("one"), steps: []run.Step{r.said("1")}})
+	b := r.add(turn{previous: a.RunID, in: asked("two"), steps: []run.Step{r.said("2")}})
+	c := r.add(turn{previous: b.RunID, in: asked("three"), steps: []run.Step{r.said("3")}})
+	if err := r.Delete(t.Context(), authz.Caller{TenantID: ident.New()}, b.RunID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another company deletes: %v", err)
+	}
+	if err := r.Delete(t.Context(), who, b.RunID); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Delete(t.Context(), who, b.RunID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("it is deleted twice: %v", err)
+	}
+	if _, err := r.Get(t.Context(), r.tenant, b.RunID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("it can be read: %v", err)
+	}
+	r.want(r.before(c.RunID, asked("now")), "user: one", "assistant: 1", "user: three", "assistant: 3")
 }
 
 // Calls stay where their results come next, and only there.

@@ -133,6 +133,8 @@ type Options struct {
 	Sources []string `json:"sources,omitzero"`
 	// Grants are tools that the run has beside those of its agent.
 	Grants []string `json:"grants,omitzero"`
+	// KnowledgeBases are ids of bases that the run searches beside those of its agent.
+	KnowledgeBases []string `json:"knowledge_bases,omitzero"`
 	// Wakes is the work that becomes due in the commit with which the run ends; nil
 	// for none.
 	Wakes *Wakes `json:"wakes,omitzero"`

@@ -47,7 +47,9 @@ type Call struct {
 	SessionID string
 	// WorkspaceID is the workspace of the run; "": the agent's.
 	WorkspaceID string
-	ID          string // the model's tool_call_id, which endpoints may use again in a later step
+	// KnowledgeBases are ids of bases that the run may search beside those of the agent.
+	KnowledgeBases []string
+	ID             string // the model's tool_call_id, which endpoints may use again in a later step
 	StepID      string // of the journal; the same when the call is repeated after a crash
 	Name        string
 	Arguments   string // as the model wrote them; "" is {}

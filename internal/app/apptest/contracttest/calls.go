@@ -1,6 +1,10 @@
 package contracttest
 
 import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"io"
 	"strings"
 
 	"agentd/internal/app/apptest"
@@ -29,9 +33,54 @@ func addedIntegration(c *Company, call *Call) {
 }
 
 // spoken is a form with a sound.
-func spoken(_ *Company, call *Call) {
-	call.Body = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mp3\"\r\n\r\nsound\r\n--b--\r\n"
-	call.Headers = append(call.Headers, "Content-Type", "multipart/form-data; boundary=b")
+func spoken(_ *Company, call *Call) { form("a.mp3", "sound")(nil, call) }
+
+// form sends a file as a form does.
+func form(name, content string) func(*Company, *Call) {
+	return func(_ *Company, call *Call) {
+		call.Body = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\n\r\n" + content + "\r\n--b--\r\n"
+		call.Headers = append(call.Headers, "Content-Type", "multipart/form-data; boundary=b")
+	}
+}
+
+// zippedSkill is a form with an archive of a skill.
+func zippedSkill(c *Company, call *Call) {
+	var b bytes.Buffer
+	archive := zip.NewWriter(&b)
+	w, err := archive.Create("SKILL.md")
+	if err == nil {
+		_, err = io.WriteString(w, "---\nname: made-by-a-test\ndescription: Says hello.\n---\nSay hello.\n")
+	}
+	if err = errors.Join(err, archive.Close()); err != nil {
+		c.T.Fatal(err)
+	}
+	form("skill.zip", b.String())(c, call)
+}
+
+// newlyUploaded names a file that no knowledge base has.
+func newlyUploaded(c *Company) apptest.Object {
+	return apptest.Object{"file_id": c.Expect(201, "POST", "/api/v1/files",
+		apptest.Object{"data": "aGVsbG8=", "mime_type": "text/plain", "filename": "made by a test.txt"})["file_id"]}
+}
+
+// addedFile names a file that no other operation needs.
+func addedFile(c *Company, call *Call) { call.Path["fileId"] = newlyUploaded(c)["file_id"].(string) }
+
+// addedVectorStore names a vector store that no other operation needs.
+func addedVectorStore(c *Company, call *Call) {
+	call.Path["vectorStoreId"] = c.Expect(200, "POST", "/v1/vector_stores", apptest.Object{"name": "deleted by a test"})["id"].(string)
+}
+
+// addedStoreFile names a file of a vector store that no other operation needs.
+func addedStoreFile(c *Company, call *Call) {
+	addedFile(c, call)
+	c.Expect(200, "POST", "/v1/vector_stores/"+call.Path["vectorStoreId"]+"/files", apptest.Object{"file_id": call.Path["fileId"]})
+}
+
+// addedResponse names a response that no other operation needs.
+func addedResponse(c *Company, call *Call) {
+	call.Path["responseId"] = c.Expect(200, "POST", apptest.ResponsesPath,
+		apptest.Object{"model": c.IDs["agentId"][0], "input": "deleted by a test"})["id"].(string)
 }
 
 // uploaded is a body that names a file.

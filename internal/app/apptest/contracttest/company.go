@@ -306,6 +306,8 @@ func (c *Company) createMemories(agent string, add func(parameter, id string)) {
 		add("knowledgeBaseId", base["id"].(string))
 		document := c.Expect(201, "POST", bases+"/"+c.IDs["knowledgeBaseId"][0]+"/documents", apptest.Object{"content": c.Mark + name})
 		add("documentId", document["document_id"].(string))
+		add("vectorStoreId", base["id"].(string))
+		c.Expect(200, "POST", "/v1/vector_stores/"+base["id"].(string)+"/files", apptest.Object{"file_id": c.IDs["fileId"][0]})
 	}
 	c.Expect(200, "PUT", memory+"/core/human", apptest.Object{"content": c.Mark})
 	add("label", "human")

@@ -35,7 +35,7 @@ func (s *Store) CreateTx(tx txn.Tx, d knowledge.Document) error {
 	_, err := sqldb.From(tx).Exec(insertDocument,
 		d.TenantID, d.KBID, d.ID, d.Name, string(d.Type), d.SizeBytes, d.ChunkCount, *d.ChunkPreview,
 		sqldb.Micros(d.CreatedAt), sqldb.Micros(d.UpdatedAt))
-	return err
+	return sqldb.UniqueAs(err, fault.New(fault.Conflict, "", "The file was added to the knowledge base at the same moment."))
 }
 
 // DeleteTx implements knowledge.Store.
@@ -56,6 +56,21 @@ func (s *Store) DeleteTx(tx txn.Tx, tenant, base, id string) (knowledge.Document
 func (s *Store) DeleteAllTx(tx txn.Tx, tenant, base string) error {
 	_, err := sqldb.From(tx).Exec(`DELETE FROM kb_documents`+ofBase, tenant, base)
 	return err
+}
+
+// Get implements knowledge.Store.
+func (s *Store) Get(ctx context.Context, tenant, base, id string) (knowledge.Document, error) {
+	d, err := scanDocument(s.db.QueryRow(ctx, selectDocuments+` AND document_id = ?`, tenant, base, id), tenant, base)
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, fault.NewNotFound("document")
+	}
+	return d, err
+}
+
+// Size implements knowledge.Store.
+func (s *Store) Size(ctx context.Context, tenant, base string) (bytes int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COALESCE(SUM(size_bytes), 0) FROM kb_documents`+ofBase, tenant, base).Scan(&bytes)
+	return bytes, err
 }
 
 // List implements knowledge.Store.

@@ -4,9 +4,11 @@ package responsechainsql
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/responsechain"
 	"agentd/internal/execution/run/runsql"
@@ -22,13 +24,14 @@ var _ responsechain.Store = (*Store)(nil)
 func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
-	responseColumns = `run_id, previous_id, standing, asked`
+	responseColumns = `run_id, previous_id, standing, asked, deleted_at`
 
 	// UNION, unlike UNION ALL, ends even where the table has a cycle.
 	selectChain = `WITH RECURSIVE line (` + responseColumns + `) AS (
 			SELECT ` + responseColumns + ` FROM responses WHERE tenant_id = ? AND run_id = ?
 			UNION
-			SELECT r.run_id, r.previous_id, r.standing, r.asked FROM line JOIN responses r ON r.run_id = line.previous_id AND r.tenant_id = ?
+			SELECT r.run_id, r.previous_id, r.standing, r.asked, r.deleted_at
+				FROM line JOIN responses r ON r.run_id = line.previous_id AND r.tenant_id = ?
 		) SELECT ` + responseColumns + ` FROM line`
 )
 
@@ -36,7 +39,17 @@ var insertResponse = sqldb.Insert(`responses`, `tenant_id, `+responseColumns)
 
 // CreateTx implements responsechain.Store.
 func (s *Store) CreateTx(tx txn.Tx, tenant string, l responsechain.Link) error {
-	_, err := sqldb.From(tx).Exec(insertResponse, tenant, l.RunID, l.Previous, l.Standing, string(l.Asked))
+	_, err := sqldb.From(tx).Exec(insertResponse, tenant, l.RunID, l.Previous, l.Standing, string(l.Asked), 0)
+	return err
+}
+
+// DeleteTx implements responsechain.Store.
+func (s *Store) DeleteTx(tx txn.Tx, tenant, id string, at time.Time) error {
+	n, err := sqldb.From(tx).Exec(`UPDATE responses SET deleted_at = ? WHERE tenant_id = ? AND run_id = ? AND deleted_at = 0`,
+		sqldb.Micros(at), tenant, id)
+	if err == nil && n == 0 {
+		return fault.NewNotFound("response")
+	}
 	return err
 }
 
@@ -46,7 +59,7 @@ func (s *Store) ListByID(ctx context.Context, tenant string, ids []string) ([]re
 	for part := range slices.Chunk(ids, sqldb.MaxIn) {
 		in, args := sqldb.In(part, tenant)
 		found, err := sqldb.Collect(s.db.Reader(ctx), `SELECT `+responseColumns+` FROM responses
-			WHERE tenant_id = ? AND run_id`+in, args, scanResponse)
+			WHERE tenant_id = ? AND run_id`+in+` AND deleted_at = 0`, args, scanResponse)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +107,9 @@ func inLine(links []responsechain.Link, id string) []responsechain.Link {
 func (s *Store) withRuns(ctx context.Context, tenant string, links []responsechain.Link) ([]responsechain.Response, error) {
 	ids := make([]string, len(links))
 	for i, l := range links {
-		ids[i] = l.RunID
+		if !l.Deleted { // of others the run's id stays empty
+			ids[i] = l.RunID
+		}
 	}
 	journals, err := runsql.WithSteps(ctx, s.db, tenant, ids)
 	if err != nil {
@@ -109,7 +124,8 @@ func (s *Store) withRuns(ctx context.Context, tenant string, links []responsecha
 
 func scanResponse(row sqldb.Row) (l responsechain.Link, err error) {
 	var asked string
-	err = row.Scan(&l.RunID, &l.Previous, &l.Standing, &asked)
-	l.Asked = jsontext.Value(asked)
+	var deleted int64
+	err = row.Scan(&l.RunID, &l.Previous, &l.Standing, &asked, &deleted)
+	l.Asked, l.Deleted = jsontext.Value(asked), deleted != 0
 	return l, err
 }

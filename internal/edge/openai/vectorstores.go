@@ -226,6 +226,14 @@ func noStore(err error) error {
 	return err
 }
 
+// noFile renames what is not found in a vector store.
+func noFile(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return fault.NewNotFound("file in this vector store")
+	}
+	return err
+}
+
 // StoreFile is a document of a knowledge base in OpenAI's shape.
 type StoreFile struct {
 	_ struct{} `json:"-" name:"VectorStoreFile"`
@@ -273,6 +281,9 @@ func (s *VectorStores) add(ctx context.Context, who authz.Caller, in *storeAddIn
 	if given(in.Body.Attributes) && strings.Join(strings.Fields(string(in.Body.Attributes)), "") != "{}" {
 		return nil, fault.BadFields(fault.Field{Field: "attributes", Message: "attributes are not kept: searches have no filters"})
 	}
+	if err := s.Bases.Exists(ctx, who.TenantID, in.StoreID); err != nil {
+		return nil, noStore(err)
+	}
 	d, err := s.Bases.AddFile(ctx, who, in.StoreID, in.Body.FileID, func(d *knowledge.Document) any { return storeFile(d) })
 	if err != nil {
 		return nil, err
@@ -281,7 +292,7 @@ func (s *VectorStores) add(ctx context.Context, who authz.Caller, in *storeAddIn
 }
 
 func (s *VectorStores) files(ctx context.Context, who authz.Caller, in *storeFilesIn) (*ListOf[StoreFile], error) {
-	if _, err := s.Bases.VectorStore(ctx, who.TenantID, in.StoreID); err != nil {
+	if err := s.Bases.Exists(ctx, who.TenantID, in.StoreID); err != nil {
 		return nil, noStore(err)
 	}
 	n := in.limit()
@@ -299,7 +310,7 @@ func (s *VectorStores) files(ctx context.Context, who authz.Caller, in *storeFil
 func (s *VectorStores) file(ctx context.Context, who authz.Caller, in *storeFileIn) (*StoreFile, error) {
 	d, err := s.Bases.Document(ctx, who.TenantID, in.StoreID, in.FileID)
 	if err != nil {
-		return nil, err
+		return nil, noFile(err)
 	}
 	return storeFile(d), nil
 }
@@ -315,7 +326,7 @@ type StoreFileDeleted struct {
 
 func (s *VectorStores) detach(ctx context.Context, who authz.Caller, in *storeFileIn) (*StoreFileDeleted, error) {
 	return &StoreFileDeleted{ID: in.FileID, Object: "vector_store.file.deleted", Deleted: true},
-		s.Bases.Remove(ctx, who, in.StoreID, in.FileID)
+		noFile(s.Bases.Remove(ctx, who, in.StoreID, in.FileID))
 }
 
 type storeSearchIn struct {

@@ -216,7 +216,7 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 	res, err := t.conv.tools.Call(ctx, tool.Call{
 		TenantID: rec.TenantID, AgentID: rec.AgentID, RunID: rec.RunID, SessionID: ptr.Value(rec.SessionID),
 		WorkspaceID: rec.Options.WorkspaceID, KnowledgeBases: rec.Options.KnowledgeBases,
-		StepID:      p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments, Awaits: p.Awaits, Sources: t.read,
+		StepID: p.StepID, ID: in.ToolCallID, Name: in.Name, Arguments: arguments, Awaits: p.Awaits, Sources: t.read,
 	})
 	if err != nil {
 		o.fail("the run ended before the tool did")

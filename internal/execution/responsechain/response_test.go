@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"agentd/internal/base/fault"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
+	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"

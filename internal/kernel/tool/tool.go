@@ -50,9 +50,9 @@ type Call struct {
 	// KnowledgeBases are ids of bases that the run may search beside those of the agent.
 	KnowledgeBases []string
 	ID             string // the model's tool_call_id, which endpoints may use again in a later step
-	StepID      string // of the journal; the same when the call is repeated after a crash
-	Name        string
-	Arguments   string // as the model wrote them; "" is {}
+	StepID         string // of the journal; the same when the call is repeated after a crash
+	Name           string
+	Arguments      string // as the model wrote them; "" is {}
 	// Sources are the untrusted sources that the run has read. What the call creates
 	// has content of them.
 	Sources []string

@@ -34,7 +34,7 @@ var unaudited = map[string]string{
 	"deleteMemoryEntry":    remembered,
 	"reindexKnowledgeBase": "it changes nothing that anybody put there",
 
-	"uploadFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
+	"uploadFile": content, "createOpenAIFile": content, "uploadWorkspaceFile": content, "copyWorkspaceFile": content, "moveWorkspaceFile": content, "deleteWorkspaceFile": content,
 	"createWorkspace": content, "updateWorkspace": content,
 
 	"llmChatCompletion": "nothing is kept of it but what it used",
@@ -45,7 +45,7 @@ var unaudited = map[string]string{
 	"invokeMarketplaceListing": aRun, "addMarketplaceFavourite": "what a person likes", "removeMarketplaceFavourite": "what a person likes",
 	"startIntegrationOAuth": "it only gives a link to a provider", "testIntegration": "it changes nothing", "testAgentIntegration": "it changes nothing",
 	"authorizeMcpServer": "it only gives a link to an authorization server",
-	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "checkGovernance": "it changes nothing", "checkDeadlock": "it changes nothing", "simulateConstitution": "it changes nothing", "checkSpawnPermission": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "createEmbedding": "it changes nothing",
+	"searchWeb":          "it changes nothing", "searchMemory": "it changes nothing", "checkGovernance": "it changes nothing", "checkDeadlock": "it changes nothing", "simulateConstitution": "it changes nothing", "checkSpawnPermission": "it changes nothing", "searchKnowledgeBase": "it changes nothing", "searchVectorStore": "it changes nothing", "createEmbedding": "it changes nothing",
 	"mintSseToken": "it lasts a minute and carries less than what it is made with",
 	"patchMe":      "one's own profile",
 	"testLlmModel": "it changes nothing", "testLlmCredential": "it changes nothing", "createSpeech": "it changes nothing", "createTranscription": "it changes nothing",

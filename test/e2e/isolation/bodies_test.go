@@ -147,6 +147,8 @@ var plainFree = map[string]string{
 	"confirm":            "true, or the id of the person once more",
 	"runAguiAgent state": "for the model to read", "runAguiAgent resume[].payload": "an answer to what the caller's own run waits for",
 	"sendUIMessages tools": "of the page", "decisions[].arguments": "of a tool, whose own checks hold",
+	"createVectorStore expires_after": "refused", "updateVectorStore expires_after": "refused", "createVectorStore file_ids": "refused",
+	"searchVectorStore filters": "refused", "searchVectorStore query": "words", "createVectorStoreFile attributes": "refused", "tools[].filters": "refused",
 	"importAdminConfig sections": "settings of the whole service, which names nothing of a company",
 	"sanction":                   "only null counts", "messages[].parts[].data": "for the model to read",
 	"metadata": "kept as it comes", "entries[].metadata": "kept as it comes", "agents[].entries[].metadata": "kept as it comes",

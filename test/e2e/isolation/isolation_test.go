@@ -317,13 +317,16 @@ func (in intruder) absent(k *contracttest.Call, id string, status int, set func(
 		in.Errorf("%s with another company's %s: %d, want %d: %s", in.op, id, got.StatusCode, status, got.Body)
 	case status == 404 && slices.Contains(in.mine.IDs["model"], modelOf(k)) && in.op.ID == "createResponse":
 		in.op.CheckRefusal(in.T, got, 404, "previous_response_not_found")
-	case status == 404 && in.op.ChatErrors && !slices.Contains(in.op.PathParams, "responseId"):
+	case status == 404 && in.op.ChatErrors && !slices.ContainsFunc(in.op.PathParams, func(name string) bool { return slices.Contains(noModels, name) }):
 		in.op.CheckRefusal(in.T, got, 404, "model_not_found")
 	case status == 404:
 		in.op.CheckRefusal(in.T, got, 404, "NOT_FOUND")
 	}
 	return got
 }
+
+// noModels are what the paths of the compatible routes name beside models.
+var noModels = []string{"responseId", "fileId", "vectorStoreId"}
 
 // modelOf is the agent that a call of the chat routes asks.
 func modelOf(k *contracttest.Call) string {

@@ -179,7 +179,7 @@ var public = []string{"listMarketplaceReviews", "sensorWebhook", "getSharedSessi
 	"handleStripeWebhook"} // signed by Stripe
 
 // searches are reads that are a POST because what they look for is long.
-var searches = []string{"searchMemory", "searchKnowledgeBase", "countMessageTokens", "checkGovernance", "checkSpawnPermission", "checkDeadlock"}
+var searches = []string{"searchMemory", "searchKnowledgeBase", "searchVectorStore", "countMessageTokens", "checkGovernance", "checkSpawnPermission", "checkDeadlock"}
 
 // ownThings are writes that anybody may do: they touch nothing but what the
 // caller came with, or signed in with.

@@ -116,11 +116,12 @@ var References = map[string]string{
 	"proposal_id":        "", // kept beside a goal or an amendment
 
 	// What will name things once there are any.
-	"team_id":          "",
-	"assign_team_id":   "",
-	"company_id":       "",
-	"file_ids":         "fileId",
-	"vector_store_ids": "vectorStoreId", "tools[].vector_store_ids": "vectorStoreId",
+	"team_id":                    "",
+	"assign_team_id":             "",
+	"company_id":                 "",
+	"createVectorStore file_ids": "", // refused
+	"file_ids":                   "fileId",
+	"vector_store_ids":           "vectorStoreId", "tools[].vector_store_ids": "vectorStoreId",
 	"file_id": "fileId",
 
 	"honours_idempotency_keys": "", // a setting

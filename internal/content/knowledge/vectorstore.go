@@ -43,7 +43,7 @@ func (s *Service) CreateVectorStore(
 func (s *Service) UpdateVectorStore(
 	ctx context.Context, who authz.Caller, id string, e VectorStoreEdit, answer func(*VectorStore) any,
 ) (*VectorStore, error) {
-	size, err := s.Store.Size(ctx, who.TenantID, id)
+	size, err := s.Store.CountBytes(ctx, who.TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +113,6 @@ func (s *Service) VectorStores(ctx context.Context, tenant, after string, limit 
 }
 
 func (s *Service) asVectorStore(ctx context.Context, b *base) (*VectorStore, error) {
-	size, err := s.Store.Size(ctx, b.TenantID, b.ID)
+	size, err := s.Store.CountBytes(ctx, b.TenantID, b.ID)
 	return &VectorStore{Base: s.alone(b), Metadata: b.Metadata, Bytes: size}, err
 }

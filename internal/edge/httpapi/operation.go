@@ -148,9 +148,8 @@ func inOwnTenant(r *http.Request, who authz.Caller) error {
 	return nil
 }
 
-// typedOperation is the operation of a route that has the refusals of a raw one.
-func (s *Server) typedOperation(raw Raw) *operation {
-	o := s.routeOperation(*raw.Typed)
+// typedOperation makes the operation of a route that of a raw one, whose refusals it has.
+func typedOperation(o *operation, raw Raw) *operation {
 	o.fail = raw.Fail
 	serve := o.serve
 	o.serve = func(x *exchange, r *http.Request) error {
@@ -164,7 +163,7 @@ func (s *Server) typedOperation(raw Raw) *operation {
 
 func (s *Server) rawOperation(raw Raw) *operation {
 	if raw.Typed != nil {
-		return s.typedOperation(raw)
+		return typedOperation(s.routeOperation(*raw.Typed), raw)
 	}
 	names := pathNames(raw.Path)
 	o := &operation{

@@ -107,7 +107,8 @@ func (s *Files) Routes() []httpapi.Raw {
 	}
 	upload := row("POST", "", "createOpenAIFile", "Upload a file")
 	upload.Uploads = []string{route.Form}
-	upload.Doc = "Send a form with the file in the field file, up to 50 MiB. Other fields, such as purpose, are ignored. It is a file of the platform, which /api/v1/files shows too."
+	upload.Doc = "Send a form with the file in the field file, up to 50 MiB. Other fields, such as purpose, are ignored. " +
+		"It is a file of the platform, which /api/v1/files shows too."
 	content := row("GET", "/{fileId}/content", "downloadOpenAIFile", "Get the content of a file")
 	content.Reads = "file.downloaded"
 	remove := row("DELETE", "/{fileId}", "deleteOpenAIFile", "Delete a file")

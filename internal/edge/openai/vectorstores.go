@@ -87,12 +87,11 @@ func (e *StoreEdit) edit() (knowledge.VectorStoreEdit, []fault.Field) {
 	if given(e.ExpiresAfter) {
 		wrong = append(wrong, fault.Field{Field: "expires_after", Message: "vector stores do not expire; delete it when it is no longer needed"})
 	}
-	tooLong := func(name, value string) bool { return len(name) > metadataName || len(value) > metadataValue }
 	if len(e.Metadata) > metadataMost {
 		wrong = append(wrong, fault.Field{Field: "metadata", Message: "expected at most 16 members"})
 	}
 	for name, value := range e.Metadata {
-		if tooLong(name, value) {
+		if len(name) > metadataName || len(value) > metadataValue {
 			wrong = append(wrong, fault.Field{Field: "metadata", Message: "expected names of up to 64 bytes and texts of up to 512"})
 			break
 		}
@@ -142,7 +141,8 @@ func (s *VectorStores) Routes() []httpapi.Raw {
 	remove := row("DELETE", one, "deleteVectorStore", "Delete a vector store; its files stay")
 	remove.Destroys = true
 	add := row("POST", one+"/files", "createVectorStoreFile", "Add a file to a vector store")
-	add.Doc = "Text, Markdown, HTML, CSV, PDF and Word documents. The file can be searched when the answer comes. A file that was added before is answered again."
+	add.Doc = "Text, Markdown, HTML, CSV, PDF and Word documents. The file can be searched when the answer comes. " +
+		"A file that was added before is answered again."
 	detach := row("DELETE", one+"/files/{fileId}", "deleteVectorStoreFile", "Remove a file from a vector store; the file stays")
 	detach.Destroys = true
 	return typedRoutes(
@@ -162,7 +162,9 @@ func (s *VectorStores) Routes() []httpapi.Raw {
 func (s *VectorStores) create(ctx context.Context, who authz.Caller, in *struct{ Body storeCreation }) (*VectorStore, error) {
 	edit, wrong := in.Body.edit()
 	if given(in.Body.FileIDs) {
-		wrong = append(wrong, fault.Field{Field: "file_ids", Message: "create the vector store first, then add each file with POST /v1/vector_stores/{id}/files"})
+		wrong = append(wrong, fault.Field{
+			Field: "file_ids", Message: "create the vector store first, then add each file with POST /v1/vector_stores/{id}/files",
+		})
 	}
 	if wrong != nil {
 		return nil, fault.BadFields(wrong...)
@@ -408,7 +410,8 @@ func (s *VectorStores) search(ctx context.Context, who authz.Caller, in *storeSe
 			if key := r.DocumentID + r.Text; !known[key] {
 				known[key] = true
 				out.Data = append(out.Data, StoreResult{
-					FileID: r.DocumentID, Filename: r.Source, Score: r.Score, Attributes: schema.Object("{}"), Content: []StoreText{{Type: "text", Text: r.Text}},
+					FileID: r.DocumentID, Filename: r.Source, Score: r.Score, Attributes: schema.Object("{}"),
+					Content: []StoreText{{Type: "text", Text: r.Text}},
 				})
 			}
 		}

@@ -59,7 +59,7 @@ type Call struct {
 
 // Recipes are for the operations with a body whose rows have no example, and for
 // those that need more than the first of everything in their path. By operation id.
-var Recipes = joined(recipes, measuring, configuring, aboutPeople)
+var Recipes = joined(recipes, measuring, configuring, aboutPeople, aboutFiles)
 
 func joined(parts ...map[string]recipe) map[string]recipe {
 	all := map[string]recipe{}

@@ -67,8 +67,8 @@ func (s *Store) Get(ctx context.Context, tenant, base, id string) (knowledge.Doc
 	return d, err
 }
 
-// Size implements knowledge.Store.
-func (s *Store) Size(ctx context.Context, tenant, base string) (bytes int64, err error) {
+// CountBytes implements knowledge.Store.
+func (s *Store) CountBytes(ctx context.Context, tenant, base string) (bytes int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COALESCE(SUM(size_bytes), 0) FROM kb_documents`+ofBase, tenant, base).Scan(&bytes)
 	return bytes, err
 }

@@ -179,15 +179,15 @@ func TestVectorStoreSearches(t *testing.T) {
 		"much metadata": {"", object{"metadata": many(17)}},
 		"expiry":        {"", object{"expires_after": object{"anchor": "last_active_at", "days": 1}}},
 	} {
-		if got := n.Do("POST", path+tt.path, tt.body); got.Status != 422 || !strings.Contains(string(got.Body), `"param":"`) {
-			t.Errorf("%s: %d %s", name, got.Status, got.Body)
+		if got := n.Do("POST", path+tt.path, tt.body); got.StatusCode != 422 || !strings.Contains(string(got.Body), `"param":"`) {
+			t.Errorf("%s: %d %s", name, got.StatusCode, got.Body)
 		}
 	}
 	if changed := n.Expect(200, "POST", path, object{"description": "Else.", "metadata": object{"a": "b"}}); changed["description"] != "Else." || changed["name"] != "Shop" {
 		t.Errorf("%v", changed)
 	}
-	if got := n.Do("POST", path+"/files", object{"file_id": ident.New()}); got.Status != 404 {
-		t.Errorf("a file that is not there: %d %s", got.Status, got.Body)
+	if got := n.Do("POST", path+"/files", object{"file_id": ident.New()}); got.StatusCode != 404 {
+		t.Errorf("a file that is not there: %d %s", got.StatusCode, got.Body)
 	}
 }
 
@@ -263,8 +263,8 @@ func TestFileSearch(t *testing.T) {
 	_, err = c.Responses.New(ctx, params)
 	refused(t, err, http.StatusUnprocessableEntity)
 	if got := n.Do("POST", "/v1/responses", object{"model": agent, "input": "x", "tools": []object{
-		{"type": "file_search", "vector_store_ids": []string{store.ID}, "filters": object{"type": "eq"}}}}); got.Status != 422 {
-		t.Errorf("filters: %d %s", got.Status, got.Body)
+		{"type": "file_search", "vector_store_ids": []string{store.ID}, "filters": object{"type": "eq"}}}}); got.StatusCode != 422 {
+		t.Errorf("filters: %d %s", got.StatusCode, got.Body)
 	}
 	blind := n.WithKey(string(n.Admin().CreateKey(n.TenantID(), authz.Developer, "runs:create").RawKey))
 	params.Tools[0].OfFileSearch.VectorStoreIDs = []string{store.ID}

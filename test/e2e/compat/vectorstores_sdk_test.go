@@ -2,6 +2,7 @@ package compat
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -68,7 +69,7 @@ func TestFilesOfOpenAI(t *testing.T) {
 
 func refused(t *testing.T, err error, status int) *openai.Error {
 	t.Helper()
-	e, ok := err.(*openai.Error)
+	e, ok := errors.AsType[*openai.Error](err)
 	if !ok || e.StatusCode != status || e.Message == "" {
 		t.Fatalf("%v is no refusal with status %d in OpenAI's envelope", err, status)
 	}
@@ -110,21 +111,35 @@ func TestVectorStores(t *testing.T) {
 	if bases := n.Expect(200, "GET", "/api/v1/knowledge-bases/"+store.ID, nil); bases["name"] != "Help" || bases["document_count"] != 1.0 {
 		t.Errorf("the knowledge base is %v", bases)
 	}
-	if gone, err := c.VectorStores.Files.Delete(ctx, store.ID, refunds.ID); err != nil || !gone.Deleted {
+	goneStore(t, c, store.ID, refunds.ID)
+}
+
+// goneStore removes a file from a vector store, and then the vector store.
+func goneStore(t *testing.T, c *openai.Client, store, file string) {
+	t.Helper()
+	ctx := t.Context()
+	if gone, err := c.VectorStores.Files.Delete(ctx, store, file); err != nil || !gone.Deleted {
 		t.Errorf("%+v %v", gone, err)
 	}
-	_, err = c.VectorStores.Files.Get(ctx, store.ID, refunds.ID)
+	_, err := c.VectorStores.Files.Get(ctx, store, file)
 	refused(t, err, http.StatusNotFound)
-	if _, err := c.Files.Get(ctx, refunds.ID); err != nil {
+	if _, err := c.Files.Get(ctx, file); err != nil {
 		t.Errorf("the file itself is gone: %v", err)
 	}
-	if gone, err := c.VectorStores.Delete(ctx, store.ID); err != nil || !gone.Deleted {
+	if gone, err := c.VectorStores.Delete(ctx, store); err != nil || !gone.Deleted {
 		t.Errorf("%+v %v", gone, err)
 	}
-	_, err = c.VectorStores.Get(ctx, store.ID)
+	_, err = c.VectorStores.Get(ctx, store)
 	refused(t, err, http.StatusNotFound)
+}
+
+// What a vector store cannot do is refused, and the parameter named.
+func TestVectorStoresRefuse(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	c, ctx := openAIClient(n), t.Context()
 	for name, params := range map[string]openai.VectorStoreNewParams{
-		"files":    {FileIDs: []string{refunds.ID}},
+		"files":    {FileIDs: []string{ident.New()}},
 		"expiry":   {ExpiresAfter: openai.VectorStoreNewParamsExpiresAfter{Days: 1}},
 		"metadata": {Metadata: map[string]string{"a": strings.Repeat("x", 513)}},
 		"name":     {Name: openai.String(strings.Repeat("x", 201))},
@@ -288,7 +303,7 @@ func TestResponsesAreDeleted(t *testing.T) {
 	pages := c.Responses.InputItems.ListAutoPaging(ctx, made.ID, responses.InputItemListParams{Limit: openai.Int(3), Order: responses.InputItemListParamsOrderAsc})
 	for pages.Next() {
 		m := pages.Current()
-		said = append(said, string(m.Role)+": "+textOfItem(t, m.RawJSON()))
+		said = append(said, m.Role+": "+textOfItem(t, m.RawJSON()))
 	}
 	want := []string{"developer: Be brief.", "user: First?", "assistant: Sure.", "user: Second?"}
 	if diff := cmp.Diff(want, said); diff != "" || pages.Err() != nil {

@@ -44,7 +44,10 @@ agentd agent apply -f clerk.yaml --yes`,
 	"agent versions":  `agentd agent versions calc`,
 	"agent diff":      `agentd agent diff calc 1 2`,
 	"agent rollback":  `agentd agent rollback calc 2`,
-	"agent skill add": `agentd agent skill add writer ./skills/invoices`,
+	"agent skill add": `mkdir -p skills/invoices
+printf -- '---\nname: invoices\ndescription: How we write invoices.\n---\nName the order.\n' > skills/invoices/SKILL.md
+agentd agent create --name writer
+agentd agent skill add writer ./skills/invoices`,
 	"agent traffic": `agentd agent traffic calc --split 1=90,2=10 --candidate 2
 agentd agent traffic calc
 agentd agent traffic calc --clear`,

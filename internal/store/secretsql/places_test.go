@@ -81,6 +81,7 @@ var sealers = map[string]string{
 	"kernel/mail":           "work",
 	"kernel/resource":       "documents",
 	"operation/setting":     "operator_settings",
+	"store/backupsql":       "the keys of backups, which are files",
 	"store/secretsql":       "kept_secrets",
 	"teams/a2a":             "a2a_pushes",
 }

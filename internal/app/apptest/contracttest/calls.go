@@ -1,10 +1,6 @@
 package contracttest
 
 import (
-	"archive/zip"
-	"bytes"
-	"errors"
-	"io"
 	"strings"
 
 	"agentd/internal/app/apptest"
@@ -41,20 +37,6 @@ func form(name, content string) func(*Company, *Call) {
 		call.Body = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\n\r\n" + content + "\r\n--b--\r\n"
 		call.Headers = append(call.Headers, "Content-Type", "multipart/form-data; boundary=b")
 	}
-}
-
-// zippedSkill is a form with an archive of a skill.
-func zippedSkill(c *Company, call *Call) {
-	var b bytes.Buffer
-	archive := zip.NewWriter(&b)
-	w, err := archive.Create("SKILL.md")
-	if err == nil {
-		_, err = io.WriteString(w, "---\nname: made-by-a-test\ndescription: Says hello.\n---\nSay hello.\n")
-	}
-	if err = errors.Join(err, archive.Close()); err != nil {
-		c.T.Fatal(err)
-	}
-	form("skill.zip", b.String())(c, call)
 }
 
 // newlyUploaded names a file that no knowledge base has.

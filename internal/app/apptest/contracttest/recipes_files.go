@@ -2,10 +2,8 @@ package contracttest
 
 import "agentd/internal/app/apptest"
 
-// aboutFiles are recipes of files, vector stores and responses as other APIs have them, and
-// of what is imported from archives.
+// aboutFiles are recipes of files, vector stores and responses as other APIs have them.
 var aboutFiles = map[string]recipe{
-	"importAgentSkill":      {ids: zippedSkill},
 	"createOpenAIFile":      {ids: form("made by a test.txt", "made by a test")},
 	"deleteOpenAIFile":      {ids: addedFile},
 	"createVectorStore":     {body: apptest.Object{"name": "made by a test", "metadata": apptest.Object{"team": "support"}}},

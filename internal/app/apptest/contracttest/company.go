@@ -353,6 +353,7 @@ func (c *Company) createSessions(agent string, add func(parameter, id string)) {
 		ids = append(ids, id)
 		add("sessionId", id)
 	}
+	c.talkAsPage(agent)
 	path := "/api/v1/sessions/" + ids[0]
 	for _, name := range []string{" first", " second"} {
 		add("branchId", c.Expect(201, "POST", path+"/branch", apptest.Object{"name": c.Mark + name})["branch_id"].(string))

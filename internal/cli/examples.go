@@ -40,10 +40,10 @@ agentd agent create --name calc --tool calculator,current_time --replace`,
 	"agent apply": `agentd agent apply -f calc.yaml --dry-run
 printf 'name: clerk\nbuilt_in_tools: [calculator]\napproval_required_tools: [calculator]\n' > clerk.yaml
 agentd agent apply -f clerk.yaml --yes`,
-	"agent edit":      `EDITOR="sed -i s/sums/arithmetic/" agentd agent edit calc`,
-	"agent versions":  `agentd agent versions calc`,
-	"agent diff":      `agentd agent diff calc 1 2`,
-	"agent rollback":  `agentd agent rollback calc 2`,
+	"agent edit":     `EDITOR="sed -i s/sums/arithmetic/" agentd agent edit calc`,
+	"agent versions": `agentd agent versions calc`,
+	"agent diff":     `agentd agent diff calc 1 2`,
+	"agent rollback": `agentd agent rollback calc 2`,
 	"agent skill add": `mkdir -p skills/invoices
 printf -- '---\nname: invoices\ndescription: How we write invoices.\n---\nName the order.\n' > skills/invoices/SKILL.md
 agentd agent create --name writer

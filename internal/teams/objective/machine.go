@@ -29,7 +29,8 @@ type Set struct {
 	// Changed is called with each objective that gets another status.
 	Changed func(o *Objective, from string)
 
-	at      map[string]int // of Objectives
+	at      map[string]int   // of Objectives
+	below   map[string][]int // the objectives that are part of another one
 	touched map[string]bool
 	planned []Task
 }
@@ -100,9 +101,12 @@ func (s *Set) index() {
 	if s.at != nil {
 		return
 	}
-	s.at = make(map[string]int, len(s.Objectives))
+	s.at, s.below = make(map[string]int, len(s.Objectives)), map[string][]int{}
 	for i := range s.Objectives {
 		s.at[s.Objectives[i].ID] = i
+		if parent := s.Objectives[i].Plan.ParentID; parent != "" {
+			s.below[parent] = append(s.below[parent], i)
+		}
 	}
 }
 
@@ -342,17 +346,15 @@ func (s *Set) undecided() map[string]bool {
 
 // parent reports whether an objective is reached by its children.
 func (s *Set) parent(o *Objective) bool {
-	return o.Plan.Root || slices.ContainsFunc(s.Objectives, func(c Objective) bool { return c.Plan.ParentID == o.ID })
+	s.index()
+	return o.Plan.Root || len(s.below[o.ID]) > 0
 }
 
 // follow moves a parent as its children moved. The root of a goal ends by its owner.
 func (s *Set) follow(o *Objective) {
 	begun, open, failed := false, false, false
-	for i := range s.Objectives {
+	for _, i := range s.below[o.ID] {
 		c := &s.Objectives[i]
-		if c.Plan.ParentID != o.ID {
-			continue
-		}
 		begun = begun || c.State.Status != Pending && c.State.Status != Blocked
 		open = open || !c.Over()
 		failed = failed || c.State.Status == Failed

@@ -174,8 +174,8 @@ func TestTeamRunsAreNarrowedAndCancelled(t *testing.T) {
 	})
 }
 
-// kill -9 while a team works: after the restart it goes on, no member's task is done
-// twice, and it ends with the right answer.
+// kill -9, again and again, while teams of every topology are under way: after the last
+// restart each goes on, no member's task is done twice, and all end with the right answer.
 func TestKilledTeam(t *testing.T) {
 	t.Parallel()
 	apptest.SkipUnderRace(t)
@@ -189,20 +189,51 @@ func TestKilledTeam(t *testing.T) {
 	}))
 	p := apptest.BuildProcess(t, sim)
 	p.Start()
-	boss, want := crewMember(p.Server, "boss"), "go"
-	var workers []object
-	for _, name := range []string{"ann", "bob", "cat", "dan", "eve"} {
-		workers, want = append(workers, object{"agent_id": crewMember(p.Server, name)}), name+"("+want+")"
+	n := p.Server
+	boss, a, b, c := crewMember(n, "boss"), crewMember(n, "ann"), crewMember(n, "bob"), crewMember(n, "cat")
+	judge, leader, swarmer := crewMember(n, "judge"), crewMember(n, "leads "+a), crewMember(n, "hands off to "+b)
+	inTurn := object{"delegation_strategy": "round_robin", "merge_strategy": "concatenate", "message_protocol": "message_passing"}
+	all := "ann(go)\n\nbob(go)\n\ncat(go)"
+	teams := map[string]struct {
+		topology string
+		body     object
+		want     string // with which the answer begins and, but for the swarm, ends
+		runs     float64
+	}{
+		"supervisor":  {"supervisor", object{}, "merged [Answer of " + a + "] ann(go) [Answer of " + b + "] bob(go) [Answer of " + c + "] cat(go)", 5},
+		"dispatch":    {"supervisor", inTurn, all, 3},
+		"peer_collab": {"supervisor", object{"orchestration_mode": "peer_collab", "delegation_strategy": "round_robin"}, "merged [Answer of " + a + "]", 7},
+		"tool_driven": {"supervisor", object{"supervisor_agent_id": leader, "supervisor_mode": "tool_driven"}, "led ann(dig)", 2},
+		"pipeline":    {"pipeline", object{}, "cat(bob(ann(go)))", 3},
+		"round_robin": {"round_robin", object{"policies": object{"max_rounds": 1}, "merge_strategy": "concatenate", "message_protocol": "message_passing"}, all, 3},
+		"goal_driven": {"goal_driven", object{"goal_config": object{"judge_agent_id": judge}, "delegation_strategy": "round_robin",
+			"merge_strategy": "concatenate", "message_protocol": "message_passing"}, all, 4},
+		"validated": {"pipeline", object{"policies": object{"validation": object{"criteria": []object{{"name": "c"}}, "validator_agent_id": judge}}},
+			"cat(bob(ann(go)))", 4},
+		"swarm": {"swarm", object{"agent_ids": []string{swarmer, b}, "workers": []object{}, "supervisor_agent_id": "",
+			"swarm_config": object{"initial_agent_id": swarmer}}, "bob(", 2},
 	}
-	team := createTeam(p.Server, object{"name": "x", "topology": "pipeline", "supervisor_agent_id": boss, "workers": workers})
-	id := startTeam(p.Server, team, object{"message": "go"})
+	started := map[string][2]string{}
+	for name, one := range teams {
+		body := object{"name": name, "topology": one.topology, "supervisor_agent_id": boss,
+			"workers": []object{{"agent_id": a}, {"agent_id": b}, {"agent_id": c}}}
+		maps.Copy(body, one.body)
+		team := createTeam(n, body)
+		started[name] = [2]string{team, startTeam(n, team, object{"message": "go"})}
+	}
 	for life := range 4 {
 		<-time.After(time.Duration(20+23*life) * time.Millisecond)
 		p.Kill()
 		p.Start()
 	}
-	if r := waitTeam(p.Server, team, id); r["status"] != "completed" || r["output"] != want || r["total_runs"] != 5.0 || len(r["runs"].([]any)) != 5 {
-		t.Errorf("%v", r)
+	for name, one := range teams {
+		r := waitTeam(n, started[name][0], started[name][1])
+		got, _ := r["output"].(string)
+		exact := name != "swarm" && name != "peer_collab" // they repeat what they were told
+		if r["status"] != "completed" || !strings.HasPrefix(got, one.want) || exact && got != one.want || r["total_runs"] != one.runs ||
+			len(r["runs"].([]any)) != int(one.runs) {
+			t.Errorf("%s: %v", name, r)
+		}
 	}
 }
 

@@ -176,41 +176,48 @@ func encoded(v any) []byte {
 func TestLongConversationsStayFlat(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		const turns = 5000
-		for name, c := range map[string]struct {
-			summaries bool
-			reach     run.Reach
-		}{
-			"sliding_window": {reach: run.Reach{Messages: 6}},
-			"truncate":       {reach: run.Reach{Tokens: 200}},
-			"both":           {reach: run.Reach{Messages: 20, Tokens: 1 << 20}},
-			"compaction":     {summaries: true},
-			"after_another":  {summaries: true, reach: run.Reach{Messages: 6}}, // the agent's strategy made summaries once
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				l := newLong(t, db, turns, c.summaries)
-				read := func(turn int) (statements, rows int) {
-					l.store.statements, l.store.rows = 0, 0
-					if got := l.before(t, turn, c.reach); len(got) < 6 || got[len(got)-2].Text != fmt.Sprint("question ", turn-1) {
-						t.Fatalf("turn %d reads %d messages", turn, len(got))
-					} else if got[0].Summary != c.summaries {
-						t.Errorf("turn %d reads %q first", turn, got[0].Text)
-					}
-					return l.store.statements, l.store.rows
-				}
-				s50, r50 := read(50)
-				s5000, r5000 := read(turns)
-				t.Logf("turn 50: %d statements, %d rows; turn %d: %d, %d", s50, r50, turns, s5000, r5000)
-				if s5000 > 2*s50 || r5000 > 2*r50 {
-					t.Errorf("turn 50 takes %d statements and %d rows, turn %d takes %d and %d", s50, r50, turns, s5000, r5000)
-				}
-				if c.reach == (run.Reach{Messages: 6}) || c.summaries {
-					l.checkPages(t)
-				}
-			})
+		all := map[string]run.Reach{
+			"sliding_window": {Messages: 6},
+			"truncate":       {Tokens: 200},
+			"both":           {Messages: 20, Tokens: 1 << 20},
 		}
+		t.Run("without summaries", func(t *testing.T) {
+			t.Parallel()
+			staysFlat(t, newLong(t, db, 5000, false), false, all)
+		})
+		summarized := map[string]run.Reach{
+			"compaction":    {},
+			"after_another": {Messages: 6}, // the agent's strategy made summaries once
+		}
+		t.Run("with summaries", func(t *testing.T) {
+			t.Parallel()
+			staysFlat(t, newLong(t, db, 5000, true), true, summarized)
+		})
 	})
+}
+
+// staysFlat checks what the 50th and the last of 5,000 turns read, by each reach.
+func staysFlat(t *testing.T, l *long, summaries bool, reaches map[string]run.Reach) {
+	t.Helper()
+	const turns = 5000
+	for name, reach := range reaches {
+		read := func(turn int) (statements, rows int) {
+			l.store.statements, l.store.rows = 0, 0
+			if got := l.before(t, turn, reach); len(got) < 6 || got[len(got)-2].Text != fmt.Sprint("question ", turn-1) {
+				t.Fatalf("%s: turn %d reads %d messages", name, turn, len(got))
+			} else if got[0].Summary != summaries {
+				t.Errorf("%s: turn %d reads %q first", name, turn, got[0].Text)
+			}
+			return l.store.statements, l.store.rows
+		}
+		s50, r50 := read(50)
+		s5000, r5000 := read(turns)
+		t.Logf("%s: turn 50: %d statements, %d rows; turn %d: %d, %d", name, s50, r50, turns, s5000, r5000)
+		if s5000 > 2*s50 || r5000 > 2*r50 {
+			t.Errorf("%s: turn 50 takes %d statements and %d rows, turn %d takes %d and %d", name, s50, r50, turns, s5000, r5000)
+		}
+	}
+	l.checkPages(t)
 }
 
 // checkPages checks the pages of a long conversation: what the newest and one in the

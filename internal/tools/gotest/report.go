@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -158,16 +159,33 @@ func (r *report) finish(ok bool, took time.Duration, slowest int) {
 
 // slowest prints the top-level tests that took the longest.
 func (r *report) slowest(n int) {
+	took := r.withSubtests()
 	var all []name
-	for test := range r.took {
+	for test := range took {
 		if !strings.Contains(test.test, "/") {
 			all = append(all, test)
 		}
 	}
 	slices.SortFunc(all, func(a, b name) int {
-		return cmp.Or(cmp.Compare(r.took[b], r.took[a]), strings.Compare(a.String(), b.String()))
+		return cmp.Or(cmp.Compare(took[b], took[a]), strings.Compare(a.String(), b.String()))
 	})
 	for _, test := range all[:min(n, len(all))] {
-		fmt.Fprintf(r.out, "%7.1fs %s\n", r.took[test], test)
+		fmt.Fprintf(r.out, "%7.1fs %s\n", took[test], test)
 	}
+}
+
+// withSubtests returns the seconds that each test took, at least those of its subtests
+// together: a test does not count parallel subtests, which run when it has ended.
+func (r *report) withSubtests() map[name]float64 {
+	took, subtests := maps.Clone(r.took), map[name]float64{}
+	deepest := slices.SortedFunc(maps.Keys(took), func(a, b name) int {
+		return cmp.Compare(strings.Count(b.test, "/"), strings.Count(a.test, "/"))
+	})
+	for _, n := range deepest {
+		took[n] = max(took[n], subtests[n])
+		if end := strings.LastIndexByte(n.test, '/'); end > 0 {
+			subtests[name{n.pkg, n.test[:end]}] += took[n]
+		}
+	}
+	return took
 }

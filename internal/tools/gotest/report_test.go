@@ -36,6 +36,16 @@ func TestReport(t *testing.T) {
 			want: []string{"a_test.go:1: why", "FAIL  internal/a 0.5s", "FAIL: a.TestA/deep; 0 tests passed"},
 		},
 		{
+			name: "parallel subtests", ok: true,
+			events: `{"Action":"pass","Package":"agentd/internal/a","Test":"TestA/one/deep","Elapsed":3}
+{"Action":"pass","Package":"agentd/internal/a","Test":"TestA/one","Elapsed":0}
+{"Action":"pass","Package":"agentd/internal/a","Test":"TestA/two","Elapsed":1}
+{"Action":"pass","Package":"agentd/internal/a","Test":"TestA","Elapsed":0}
+{"Action":"pass","Package":"agentd/internal/a","Test":"TestB","Elapsed":2}`,
+			want:  []string{"4.0s a.TestA\n"},
+			never: "a.TestB",
+		},
+		{
 			name: "panic",
 			events: `{"Action":"output","Package":"agentd/internal/a","Test":"TestA","Output":"goroutine 1\n"}
 {"Action":"fail","Package":"agentd/internal/a","Elapsed":0.5}`,

@@ -3,12 +3,15 @@ package app
 import (
 	"context"
 	"io"
+	"slices"
 
 	"agentd/internal/accounts/identity/identitysql"
 	"agentd/internal/base/route"
 	"agentd/internal/content/file"
 	"agentd/internal/edge/chatwidget"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/operation/audience"
+	"agentd/internal/operation/audience/audiencesql"
 	"agentd/internal/public/directory"
 	"agentd/internal/public/directory/directorysql"
 	"agentd/internal/public/visitor"
@@ -37,9 +40,21 @@ func publicPart(
 		},
 		PublicURL: p.publicURL, Origins: p.cfg.Server.Origins(),
 	})
+	arrivals := &audience.Service{Store: audiencesql.New(p.db), Clock: p.clock, Visits: visits(companies)}
 	return part{
-		name: "public", routes: append(visitors.Routes(), companies.Routes()...), endpoints: chatwidget.Routes(),
+		name: "public", routes: slices.Concat(visitors.Routes(), companies.Routes(), arrivals.Routes()), endpoints: chatwidget.Routes(),
 		services: []service{background(companies.Serve)},
+	}
+}
+
+// visits returns what reads the counted events of pages.
+func visits(companies *directory.Service) func(context.Context, string) ([]audience.Count, error) {
+	return func(ctx context.Context, since string) (all []audience.Count, err error) {
+		counted, err := companies.CountedSince(ctx, since)
+		for _, c := range counted {
+			all = append(all, audience.Count{Day: c.Day, Name: c.Event, Number: c.Number})
+		}
+		return all, err
 	}
 }
 

@@ -317,12 +317,16 @@ type (
 	}
 )
 
-func (s *Service) counted(ctx context.Context, _ authz.Caller, in *countedIn) (countedList, error) {
+// CountedSince returns the numbers of events since a day, newest day first.
+func (s *Service) CountedSince(ctx context.Context, day string) ([]Counted, error) {
 	if err := s.Flush(ctx); err != nil {
-		return countedList{}, err
+		return nil, err
 	}
-	since := s.Clock.Now().UTC().AddDate(0, 0, 1-in.Days).Format(dayFormat)
-	all, err := s.Store.ListEvents(ctx, since, 365*maxNames)
+	return s.Store.ListEvents(ctx, day, 365*maxNames)
+}
+
+func (s *Service) counted(ctx context.Context, _ authz.Caller, in *countedIn) (countedList, error) {
+	all, err := s.CountedSince(ctx, s.Clock.Now().UTC().AddDate(0, 0, 1-in.Days).Format(dayFormat))
 	if all == nil {
 		all = []Counted{}
 	}

@@ -155,6 +155,7 @@ func TestSignInByMail(t *testing.T) {
 		if me["auth_method"] != "cookie" || me["role"] != "owner" || me["user"].(object)["email"] != "ann@example.com" {
 			t.Errorf("%v", me)
 		}
+		arrivalsAreShown(n, me["user"].(object)["user_id"])
 		if items := b.want(200, "GET", "/api/v1/me/auth-providers", "")["items"].([]any); len(items) != 2 || items[0].(object)["linked"] != true {
 			t.Errorf("%v", items)
 		}

@@ -81,15 +81,30 @@ func secretsOf(c *contracttest.Company, but *contracttest.Company, operations []
 	return s
 }
 
-// unharmed fails if anything of the other company is not as it was, and gives
-// how it is now.
-func (in intruder) unharmed(before []string) []string {
+// harms looks for changes of what the other company keeps. Reading all of it takes
+// longer than ten operations, so that it looks once for some of them, and names these
+// with what changed.
+type harms struct {
+	before []string // its rows
+	tried  []string // the operations since they were read
+}
+
+// after fails the test of an operation if it is time to look, and anything changed.
+func (h *harms) after(in intruder) {
 	in.Helper()
-	now := rowsOf(in.beside, in.theirs.Grant.TenantID)
-	if diff := differences(before, now); diff != "" {
-		in.Errorf("%s changed something of the other company:\n%s", in.op, diff)
+	h.tried = append(h.tried, in.op.ID)
+	if len(h.tried) == 20 {
+		h.check(in.T, in.beside, in.theirs.Grant.TenantID)
 	}
-	return now
+}
+
+func (h *harms) check(t *testing.T, beside *apptest.Admin, tenant string) {
+	t.Helper()
+	now := rowsOf(beside, tenant)
+	if diff := differences(h.before, now); diff != "" {
+		t.Errorf("one of the operations %s changed something of the other company:\n%s", strings.Join(h.tried, ", "), diff)
+	}
+	h.before, h.tried = now, nil
 }
 
 // differences returns the rows that are in one of two lists alone, 20 at most; "" if there

@@ -51,7 +51,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	grouped := newTeams(p, accounts, content, agents, execution, permitted)
+	grouped := newTeams(p, accounts, content, tools, agents, execution, permitted)
 	governing.constitution.ConnectRuns(execution.past().Acts)
 	measured := newInsight(p, out, models, accounts, delivery, agents, execution)
 	tools.connect(p, execution.runs, agents.agents, permitted, grouped)

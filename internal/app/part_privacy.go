@@ -30,6 +30,7 @@ import (
 	"agentd/internal/store/idempotencysql"
 	"agentd/internal/teams/a2a/a2asql"
 	"agentd/internal/teams/bridge/bridgesql"
+	"agentd/internal/teams/errand/errandsql"
 	"agentd/internal/teams/mission/missionsql"
 	"agentd/internal/teams/teamrun/teamrunsql"
 )
@@ -38,7 +39,7 @@ import (
 var personalTables = slices.Concat(
 	identitysql.Personal, signinsql.Personal, tenantadminsql.Personal, usagesql.Personal, auditsql.Personal, idempotencysql.Personal,
 	notificationsql.Personal, runsql.Personal, sessionsql.Personal, responsechainsql.Personal, reviewsql.Personal, searchsql.Personal,
-	teamrunsql.Personal, missionsql.Personal, a2asql.Personal, bridgesql.Personal, marketplacesql.Personal, ledgersql.Personal,
+	teamrunsql.Personal, missionsql.Personal, a2asql.Personal, errandsql.Personal, bridgesql.Personal, marketplacesql.Personal, ledgersql.Personal,
 	visitorsql.Personal, constitutionsql.Personal,
 )
 

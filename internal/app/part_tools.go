@@ -29,6 +29,8 @@ type tools struct {
 	delegation *delegation.Service
 	sensors    *sensor.Service
 	team       *teamrun.Delegate
+	peers      a2a.Peers
+	keys       *a2a.Credentials // for peers
 }
 
 func newTools(p *platform, out *egress, delivery *delivery, content *content) (*tools, error) {
@@ -40,6 +42,7 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 			Public: p.webhookURL, Suspended: suspended(p),
 		}),
 	}
+	t.peers, t.keys = a2aclient.Client{Guarded: out.guarded}, a2a.NewCredentials(p.kernel)
 	if c := p.cfg.Search; c.Provider != "" {
 		search := webhttp.NewSearch(webhttp.SearchConfig{Provider: c.Provider, URL: c.URL, APIKey: c.APIKey.Reveal()})
 		p.onStop(search.Close)
@@ -48,7 +51,7 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 	var err error
 	t.registry, err = tool.NewRegistry(tool.Limits{Disabled: p.config.ToolDisabled}, slices.Concat(
 		tool.Builtins(p.clock), t.web.Tools(), t.delegation.Tools(), t.team.Tools(), content.tools(),
-		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(a2aclient.Client{Guarded: out.guarded}),
+		[]tool.Tool{delivery.notifications.Tool(), t.sensors.Tool(), a2a.Tool(t.peers, t.keys),
 			session.StateTool(sessionsql.NewClients(p.db), p.db)},
 	)...)
 	if err != nil {
@@ -70,7 +73,7 @@ func (t *tools) connect(p *platform, runs *run.Service, agents *agent.Agents, pe
 func (t *tools) part() part {
 	return part{
 		name:   "tools",
-		routes: slices.Concat(t.web.Routes(), t.delegation.Routes(), t.registry.Routes(), t.sensors.Routes()),
+		routes: slices.Concat(t.web.Routes(), t.delegation.Routes(), t.registry.Routes(), t.sensors.Routes(), t.keys.Routes()),
 		subscribers: []subscriber{
 			onAgentDeleted("end-sensors-of-deleted-agents", func(ctx context.Context, c agentChange) error {
 				return t.sensors.AgentDeleted(ctx, c.TenantID, c.ID)

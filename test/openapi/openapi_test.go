@@ -163,7 +163,7 @@ func routes(t *testing.T) []route.Route {
 		initiative.New(kernel, initiative.Deps{}).Routes(), mission.New(mission.Deps{}).Routes(),
 		evaluation.New(kernel, evaluation.Options{}).Routes(), rollout.New(rollout.Options{}).Routes(),
 		experiment.New(kernel, experiment.Options{}).Routes(),
-		(&a2a.Service{}).Routes(), (&a2aserver.Server{}).Routes(), (&bridge.Service{}).Routes(), kinds.Routes(kernel),
+		(&a2a.Service{}).Routes(), a2a.NewCredentials(kernel).Routes(), (&a2aserver.Server{}).Routes(), (&bridge.Service{}).Routes(), kinds.Routes(kernel),
 		privacy.New(privacy.Deps{}).Routes(), (&retention.Service{Deps: retention.Deps{Settings: retention.Section(setting.New(setting.Deps{}))}}).Routes(), (&loginprovider.Service{}).Routes(),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),

@@ -28,6 +28,7 @@ type Column struct {
 // Columns lists every place where sealed values are. A place that is missing here
 // would need its key for ever; tests look for such places.
 var Columns = []Column{
+	document("a2a_credential", "token"),
 	document("agent_identity", "private_key"),
 	document("guardrail", "secret"),
 	document("mcp_server", "env", "secret", "client_secret"),

@@ -51,7 +51,7 @@ func validate(t *Team) (wrong []fault.Field) {
 		}
 		seen[id] = true
 	}
-	wrong = append(wrong, t.validateModes()...)
+	wrong = append(append(wrong, t.validateModes()...), t.validateExternal()...)
 	if t.Topology == Swarm {
 		return append(wrong, t.validateSwarm()...)
 	}
@@ -153,6 +153,9 @@ func (o Options) before(e *resource.Edit[Team]) error {
 	for _, w := range t.Workers {
 		named = append(named, w.AgentID)
 	}
+	if err := o.checkCredentials(e.Tx, e.Who.TenantID, old, t); err != nil {
+		return err
+	}
 	if t.SwarmConfig != nil && (old.SwarmConfig == nil || old.SwarmConfig.InitialAgentID != t.SwarmConfig.InitialAgentID) {
 		named = append(named, t.SwarmConfig.InitialAgentID)
 	}
@@ -164,7 +167,7 @@ func (o Options) before(e *resource.Edit[Team]) error {
 	}
 	exists := func(id string) error { return o.Agent(e.Tx, e.Who.TenantID, id) }
 	for _, id := range named {
-		if id == "" || slices.Contains(known, id) {
+		if id == "" || slices.Contains(known, id) || t.external(id) {
 			continue
 		}
 		if err := exists(id); err != nil {
@@ -199,6 +202,7 @@ func (w *Worker) complete(old *Team) {
 	if i := slices.IndexFunc(old.Workers, func(was Worker) bool { return was.AgentID == w.AgentID }); i >= 0 {
 		w.Role = cmp.Or(w.Role, old.Workers[i].Role)
 		w.Permissions = cmp.Or(w.Permissions, old.Workers[i].Permissions)
+		w.External = cmp.Or(w.External, old.Workers[i].External)
 	}
 	w.Role = cmp.Or(w.Role, "worker")
 	if w.Permissions == nil {

@@ -69,7 +69,7 @@ type Team struct {
 	Description        string   `json:"description" maxLength:"20000" doc:"What it is for."`
 	Topology           string   `json:"topology" enum:"supervisor,round_robin,pipeline,swarm,goal_driven" default:"supervisor" doc:"supervisor: one member plans and merges, the workers do the tasks. round_robin: the workers speak in turn. pipeline: each worker gets the result of the one before. swarm: one member at a time works, and may hand off to another. goal_driven: as supervisor, in rounds until a judge finds the goal reached."`
 	SupervisorAgentID  string   `json:"supervisor_agent_id" maxLength:"36" ref:"agent" doc:"The agent that plans and merges; it is no worker. Needed by every topology but swarm."`
-	Workers            []Worker `json:"workers" maxItems:"50" doc:"The members beside the supervisor, in order. An update replaces the list; a worker that stays keeps the role and the permissions that are left out."`
+	Workers            []Worker `json:"workers" maxItems:"50" doc:"The members beside the supervisor, in order. An update replaces the list; a worker that stays keeps the role, the permissions and the external_a2a that are left out."`
 	AgentIDs           []string `json:"agent_ids" maxItems:"50" maxLength:"36" ref:"agent" doc:"Members of a swarm, as ids alone; workers can be named too."`
 	DelegationStrategy string   `json:"delegation_strategy" enum:"supervisor_decides,round_robin" default:"supervisor_decides" doc:"Who gets the tasks of a supervisor topology. supervisor_decides: its plan says. round_robin: every worker gets the message."`
 	MergeStrategy      string   `json:"merge_strategy" enum:"supervisor_merges,concatenate,vote" default:"supervisor_merges" doc:"What becomes of the results of supervisor and round_robin. supervisor_merges: the supervisor writes the answer. concatenate: the results follow each other. vote: the result that most members gave."`
@@ -86,9 +86,27 @@ type Team struct {
 type Worker struct {
 	_ struct{} `json:"-" name:"TeamWorker"`
 
-	AgentID     string       `json:"agent_id" required:"true" minLength:"1" maxLength:"36" ref:"agent" doc:"The agent."`
+	AgentID     string       `json:"agent_id" required:"true" minLength:"1" maxLength:"36" ref:"agent" doc:"The agent; with external_a2a a name of your choice, of letters, digits, dots, _ and -."`
 	Role        string       `json:"role,omitzero" maxLength:"200" doc:"What it does in the team, which the supervisor is told. Default: worker."`
 	Permissions *Permissions `json:"permissions,omitzero" doc:"What it may do. Default: to read the results of others, with the limits of the agent."`
+	External    *External    `json:"external_a2a,omitzero" doc:"An agent of another system that does the tasks of this worker, by the Agent2Agent protocol. Default: agent_id is an agent of the company."`
+}
+
+// External is how an agent of another system is reached.
+type External struct {
+	_ struct{} `json:"-" name:"TeamWorkerExternalA2A"`
+
+	CardURL  string        `json:"agent_card_url" required:"true" format:"uri" minLength:"1" maxLength:"2048" doc:"The address of its card, or the one below which the card is at /.well-known/agent-card.json."`
+	Endpoint string        `json:"endpoint,omitzero" maxLength:"2048" doc:"The address that messages are sent to. Default: as the card says."`
+	Auth     *ExternalAuth `json:"auth,omitzero" doc:"What lets the team in. Default: nothing."`
+}
+
+// ExternalAuth is a credential for an agent of another system.
+type ExternalAuth struct {
+	_ struct{} `json:"-" name:"TeamWorkerExternalAuth"`
+
+	Type     string `json:"type" required:"true" enum:"none,bearer,basic,api_key" doc:"How the credential is sent, as its scheme says; none: there is none."`
+	TokenRef string `json:"token_ref,omitzero" maxLength:"36" doc:"The credential_id of a stored credential (/api/v1/a2a/credentials), for the address of the card."`
 }
 
 // Permissions are what a worker may do inside of a team run.
@@ -171,7 +189,10 @@ type Options struct {
 	// Agent and Workspace report whether a company has one. Errors: fault.NotFound.
 	Agent     func(tx txn.Tx, tenant, id string) error
 	Workspace func(tx txn.Tx, tenant, id string) error
-	Quota     quota.Gate // nil: there may be any number of teams
+	// Credential returns why a credential cannot be sent to an address in a way; "": it can.
+	// Errors: fault.NotFound.
+	Credential func(tx txn.Tx, tenant, id, scheme, url string) (wrong string, err error)
+	Quota      quota.Gate // nil: there may be any number of teams
 	// Deleted is called in the transaction that deletes a team. nil: nothing else is
 	// deleted with it.
 	Deleted func(tx txn.Tx, tenant, id string) error
@@ -215,7 +236,7 @@ func (t *Teams) kind(o Options) resource.Kind[Team] {
 		Counted:  true,
 		Default:  func(t *Team) { t.Policies.complete() },
 		Label:    func(t *Team) string { return t.Name },
-		Validate: validate,
+		Validate: validate, Addresses: addresses,
 		Events: []resource.EventType{
 			{Name: "team.created", Doc: "A team was created.", Actions: []string{resource.Created}},
 			{Name: "team.updated", Doc: "A team was changed.", Actions: []string{resource.Updated}},

@@ -8,6 +8,7 @@ import (
 
 	"agentd/internal/base/fault"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/model"
 )
 
 // External does the tasks of workers that are not agents of the company (see
@@ -96,6 +97,7 @@ func (d *drive) look(t *Task) error {
 	}
 	switch {
 	case state.Status.Final():
+		t.Sources = []string{model.SourceWeb}
 		d.finish(t, state.Status, state.Text, state.Error)
 	case !state.Again.IsZero() && (d.poll.IsZero() || state.Again.Before(d.poll)):
 		d.poll = state.Again

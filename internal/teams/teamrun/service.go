@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/base/authz"
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
@@ -207,6 +209,12 @@ func specOf(t *team.Team, active map[string]bool, req *request) (Spec, error) {
 		if p := w.Permissions; p != nil {
 			m.ReadOthers, m.MaxTokens, m.MaxSteps = p.ReadOthers == nil || *p.ReadOthers, p.MaxTokens, p.MaxSteps
 		}
+		if w.External != nil {
+			var err error
+			if m.External, err = json.Marshal(w.External); err != nil {
+				return s, err
+			}
+		}
 		s.Members = append(s.Members, m)
 	}
 	if len(s.Members) == 0 {
@@ -295,3 +303,12 @@ func (s *Service) TeamDeletedTx(tx txn.Tx, tenant, teamID string) error {
 
 // blank reports whether a message says nothing.
 func blank(message string) bool { return strings.TrimSpace(message) == "" }
+
+// IsOver reports whether a run has ended or is gone.
+func (s *Service) IsOver(ctx context.Context, tenant, id string) (bool, error) {
+	r, err := s.Store.Get(ctx, tenant, id)
+	if fault.Is(err, fault.NotFound) {
+		return true, nil
+	}
+	return err == nil && r.Status.Final(), err
+}

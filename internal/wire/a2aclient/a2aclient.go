@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 
+	"agentd/internal/agents/mcp"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/text"
@@ -42,36 +44,150 @@ type Client struct {
 
 var _ a2a.Peers = Client{}
 
-// Send implements a2a.Peers.
-func (c Client) Send(ctx context.Context, m a2a.Outgoing) (*a2a.Reply, error) {
-	ctx = authz.WithTenant(ctx, m.TenantID)
-	card, err := c.card(ctx, m.URL)
+// peer is an agent whose card was read.
+type peer struct {
+	to     a2a.Target
+	client *a2aclient.Client
+	lists  bool // it speaks a version in which tasks can be listed
+}
+
+// Connect implements a2a.Peers.
+func (c Client) Connect(ctx context.Context, to a2a.Target) (a2a.Peer, error) {
+	p, err := c.connect(authz.WithTenant(ctx, to.TenantID), to)
 	if err != nil {
 		return nil, err
 	}
+	return p, nil
+}
+
+func (c Client) connect(ctx context.Context, to a2a.Target) (*peer, error) {
+	card, err := c.card(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{to: to}
+	card.SupportedInterfaces = slices.DeleteFunc(card.SupportedInterfaces, func(one *sdk.AgentInterface) bool { return one == nil })
+	for _, one := range card.SupportedInterfaces {
+		if to.Endpoint != "" {
+			one.URL = to.Endpoint
+		}
+		p.lists = p.lists || one.ProtocolBinding == sdk.TransportProtocolJSONRPC && strings.HasPrefix(string(one.ProtocolVersion), "1.")
+	}
 	client := new(*c.Guarded.HTTP())
-	client.Transport = bounded{client.Transport}
-	peer, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), a2aclient.WithJSONRPCTransport(client),
+	client.Transport = bounded{client.Transport, to.Auth}
+	p.client, err = a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), a2aclient.WithJSONRPCTransport(client),
 		a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: client}))
 	if err != nil {
 		return nil, fault.New(fault.Upstream, "", "The peer's card has no JSON-RPC interface of the protocol 1.0 or 0.3.").Because(err)
 	}
+	return p, nil
+}
+
+// Send implements a2a.Peers.
+func (c Client) Send(ctx context.Context, m a2a.Outgoing) (*a2a.Reply, error) {
+	ctx = authz.WithTenant(ctx, m.Target.TenantID)
+	p, err := c.connect(ctx, m.Target)
+	if err != nil {
+		return nil, err
+	}
 	req := &sdk.SendMessageRequest{Message: sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart(m.Text))}
 	req.Message.ContextID, req.Message.TaskID = m.ContextID, sdk.TaskID(m.TaskID)
-	got, err := peer.SendMessage(ctx, req)
+	got, err := p.client.SendMessage(ctx, req)
 	if err != nil {
 		return nil, failure(ctx, err)
 	}
-	switch got := got.(type) {
-	case *sdk.Message:
-		return reply(&a2a.Reply{ContextID: got.ContextID, TaskID: string(got.TaskID), State: string(a2a.Completed), Text: textOf(got.Parts)})
-	case *sdk.Task:
-		if m.TaskID != "" && string(got.ID) != m.TaskID {
-			return nil, fault.New(fault.Upstream, "", "The peer answered for another task than it was asked for.")
+	if t, ok := got.(*sdk.Task); ok {
+		if m.TaskID != "" && string(t.ID) != m.TaskID {
+			return nil, another()
 		}
-		return c.await(ctx, peer, got)
+		return c.await(ctx, p.client, t)
 	}
-	return nil, fault.New(fault.Upstream, "", "The peer answered with neither a message nor a task.")
+	return said(got)
+}
+
+// Start implements a2a.Peer. A peer that lists its tasks is told the id as that of the
+// conversation too, by which Find finds the task again.
+func (p *peer) Start(ctx context.Context, id, text string) (*a2a.Reply, error) {
+	ctx = authz.WithTenant(ctx, p.to.TenantID)
+	req := &sdk.SendMessageRequest{
+		Message: sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart(text)), Config: &sdk.SendMessageConfig{ReturnImmediately: true},
+	}
+	if req.Message.ID = id; p.lists {
+		req.Message.ContextID = id
+	}
+	got, err := p.client.SendMessage(ctx, req)
+	if err != nil {
+		return nil, failure(ctx, err)
+	}
+	if t, ok := got.(*sdk.Task); ok {
+		if t.ID == "" || len(t.ID) > maxIDs {
+			return nil, badIDs()
+		}
+		return replyOf(t)
+	}
+	return said(got)
+}
+
+// Find implements a2a.Peer.
+func (p *peer) Find(ctx context.Context, id string) (*a2a.Reply, error) {
+	if !p.lists {
+		return nil, a2a.ErrUnlisted
+	}
+	ctx = authz.WithTenant(ctx, p.to.TenantID)
+	got, err := p.client.ListTasks(ctx, &sdk.ListTasksRequest{ContextID: id, PageSize: 10, IncludeArtifacts: true})
+	if errors.Is(err, sdk.ErrMethodNotFound) || errors.Is(err, sdk.ErrUnsupportedOperation) {
+		return nil, a2a.ErrUnlisted
+	}
+	if err != nil {
+		return nil, failure(ctx, err)
+	}
+	for _, t := range got.Tasks {
+		if t != nil && t.ContextID == id {
+			return replyOf(t)
+		}
+	}
+	return nil, nil
+}
+
+// Get implements a2a.Peer.
+func (p *peer) Get(ctx context.Context, taskID string) (*a2a.Reply, error) {
+	ctx = authz.WithTenant(ctx, p.to.TenantID)
+	t, err := p.client.GetTask(ctx, &sdk.GetTaskRequest{ID: sdk.TaskID(taskID)})
+	switch {
+	case errors.Is(err, sdk.ErrTaskNotFound):
+		return nil, fault.NewNotFound("task of the peer")
+	case err != nil:
+		return nil, failure(ctx, err)
+	case string(t.ID) != taskID:
+		return nil, another()
+	}
+	return replyOf(t)
+}
+
+// Cancel implements a2a.Peer.
+func (p *peer) Cancel(ctx context.Context, taskID string) error {
+	ctx = authz.WithTenant(ctx, p.to.TenantID)
+	if _, err := p.client.CancelTask(ctx, &sdk.CancelTaskRequest{ID: sdk.TaskID(taskID)}); err != nil {
+		return failure(ctx, err)
+	}
+	return nil
+}
+
+// said returns an answer that is no task.
+func said(got sdk.SendMessageResult) (*a2a.Reply, error) {
+	m, ok := got.(*sdk.Message)
+	if !ok {
+		return nil, fault.New(fault.Upstream, "", "The peer answered with neither a message nor a task.")
+	}
+	return reply(&a2a.Reply{ContextID: m.ContextID, TaskID: string(m.TaskID), State: string(a2a.Completed), Text: textOf(m.Parts)})
+}
+
+func another() error {
+	return fault.New(fault.Upstream, "", "The peer answered for another task than it was asked for.")
+}
+
+func badIDs() error {
+	return fault.New(fault.Upstream, "", "The peer answered with an id that is empty or too long.")
 }
 
 // await asks for a task until it is over or waits for the other side.
@@ -93,10 +209,15 @@ func (c Client) await(ctx context.Context, peer *a2aclient.Client, t *sdk.Task) 
 			return nil, failure(ctx, err)
 		}
 		if next.ID != t.ID {
-			return nil, fault.New(fault.Upstream, "", "The peer answered for another task than it was asked for.")
+			return nil, another()
 		}
 		t = next
 	}
+	return replyOf(t)
+}
+
+// replyOf returns how far a task is.
+func replyOf(t *sdk.Task) (*a2a.Reply, error) {
 	state := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(string(t.Status.State), "TASK_STATE_")), "_", "-")
 	r := &a2a.Reply{TaskID: string(t.ID), ContextID: t.ContextID, State: state}
 	for _, one := range t.Artifacts {
@@ -111,7 +232,7 @@ func (c Client) await(ctx context.Context, peer *a2aclient.Client, t *sdk.Task) 
 // reply returns an answer, unless it has ids that are no ids.
 func reply(r *a2a.Reply) (*a2a.Reply, error) {
 	if len(r.TaskID) > maxIDs || len(r.ContextID) > maxIDs || len(r.State) > maxIDs {
-		return nil, fault.New(fault.Upstream, "", "The peer answered with ids that are too long.")
+		return nil, badIDs()
 	}
 	r.Text = text.Truncate(r.Text, maxText)
 	return r, nil
@@ -139,8 +260,8 @@ func textOf(parts sdk.ContentParts) (all string) {
 
 // card reads the card of an agent: at the URL itself where that is one of a document, and
 // else at the well-known path below it.
-func (c Client) card(ctx context.Context, url string) (*sdk.AgentCard, error) {
-	base, query, _ := strings.Cut(url, "?")
+func (c Client) card(ctx context.Context, to a2a.Target) (*sdk.AgentCard, error) {
+	base, query, _ := strings.Cut(to.URL, "?")
 	if !strings.HasSuffix(base, ".json") {
 		base = strings.TrimSuffix(base, "/") + "/.well-known/agent-card.json"
 	}
@@ -153,6 +274,9 @@ func (c Client) card(ctx context.Context, url string) (*sdk.AgentCard, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base, nil)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "", "The url is not an address.").Because(err)
+	}
+	if a := to.Auth; a != nil && a.Origin == mcp.Origin(base) {
+		req.Header.Set(a.Header, a.Value.Reveal())
 	}
 	resp, err := c.Guarded.Do(req, outbound.Limits{Time: cardTime, Bytes: cardBytes, Hops: 3})
 	if err != nil {
@@ -182,19 +306,35 @@ func failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		return fault.New(fault.UpstreamTimeout, "", "The peer did not answer in time.").Because(err)
 	}
+	if _, answered := errors.AsType[*sdk.Error](err); answered {
+		err = errors.Join(a2a.ErrRefused, err)
+	}
 	return fault.New(fault.Upstream, "", "The peer could not be reached, or sent what is no answer of the protocol.").Because(err)
 }
 
-// bounded bounds the answers that it reads.
-type bounded struct{ base http.RoundTripper }
+// bounded bounds the answers that it reads, and sends a credential to the origin that it
+// is for.
+type bounded struct {
+	base http.RoundTripper
+	auth *a2a.Authorization // nil: none
+}
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := b.base.RoundTrip(req)
-	if err == nil {
-		resp.Body = &limited{resp.Body, maxBytes}
+	if a := b.auth; a != nil && a.Origin == mcp.Origin(req.URL.String()) {
+		req = req.Clone(req.Context())
+		req.Header.Set(a.Header, a.Value.Reveal())
 	}
-	return resp, err
+	resp, err := b.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if code := resp.StatusCode; code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests {
+		resp.Body.Close()
+		return nil, fault.New(fault.Upstream, "", "The peer refused the message with the status %d.", code).Because(a2a.ErrRefused)
+	}
+	resp.Body = &limited{resp.Body, maxBytes}
+	return resp, nil
 }
 
 // limited is a body that ends with an error where it is too large.

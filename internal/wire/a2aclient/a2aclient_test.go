@@ -2,11 +2,13 @@ package a2aclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,9 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"go.uber.org/goleak"
 
+	"agentd/internal/agents/mcp"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/secret"
 	"agentd/internal/teams/a2a"
 	"agentd/internal/wire/outbound"
 )
@@ -82,7 +86,7 @@ func TestPeers(t *testing.T) {
 		for said, want := range map[string]a2a.Reply{
 			"message": {State: "completed", Text: "plain"}, "hello": {State: "completed", Text: "echo hello"}, "ask": {State: "input-required", Text: "Which?"},
 		} {
-			got, err := c.Send(t.Context(), a2a.Outgoing{TenantID: "t", URL: url, Text: said})
+			got, err := c.Send(t.Context(), a2a.Outgoing{Target: a2a.Target{TenantID: "t", URL: url}, Text: said})
 			if err != nil || got.State != want.State || got.Text != want.Text || said != "message" && (got.TaskID == "" || got.ContextID == "") {
 				t.Errorf("%s, %s: %+v, %v", version, said, got, err)
 			}
@@ -138,7 +142,7 @@ func TestHostilePeers(t *testing.T) {
 			patience = 200 * time.Millisecond
 		}
 		ctx, stop := context.WithTimeout(t.Context(), patience)
-		got, err := c.Send(ctx, a2a.Outgoing{TenantID: "t", URL: url, Text: "hi", TaskID: p.asks})
+		got, err := c.Send(ctx, a2a.Outgoing{Target: a2a.Target{TenantID: "t", URL: url}, Text: "hi", TaskID: p.asks})
 		stop()
 		if f := fault.From(err); err == nil || f.Kind != p.want || f.Detail == "" {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -153,8 +157,57 @@ func TestCards(t *testing.T) {
 	for address, want := range map[string]fault.Kind{
 		"http://10.0.0.1": fault.Forbidden, "ftp://x": fault.Invalid, url + "/nothing": fault.Upstream, url: fault.Upstream, url + "/x.json": fault.Upstream,
 	} {
-		if _, err := c.Send(t.Context(), a2a.Outgoing{TenantID: "t", URL: address, Text: "hi"}); !fault.Is(err, want) {
+		if _, err := c.Send(t.Context(), a2a.Outgoing{Target: a2a.Target{TenantID: "t", URL: address}, Text: "hi"}); !fault.Is(err, want) {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// A credential goes to the origin that it is for, and to no other one that a card names;
+// a message that was started is found by its id, asked for and cancelled.
+func TestCredentialsAndTasks(t *testing.T) {
+	t.Parallel()
+	for version, handler := range map[string]func() http.Handler{
+		"1.0": func() http.Handler { return a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(echo{})) },
+		"0.3": func() http.Handler { return a2av0.NewJSONRPCHandler(a2asrv.NewHandler(echo{})) },
+	} {
+		var got []string
+		rpc := handler()
+		url, c := serve(t, version, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = append(got, r.Header.Get("X-Key"))
+			rpc.ServeHTTP(w, r)
+		}))
+		to := a2a.Target{TenantID: "t", URL: url, Auth: &a2a.Authorization{Origin: mcp.Origin(url), Header: "X-Key", Value: secret.New("k")}}
+		p, err := c.Connect(t.Context(), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const id = "0195f0a0-0000-7000-8000-000000000001"
+		r, err := p.Start(t.Context(), id, "hello")
+		for err == nil && r.State != "completed" {
+			r, err = p.Get(t.Context(), r.TaskID)
+		}
+		if err != nil || r.Text != "echo hello" {
+			t.Errorf("%s: %+v, %v", version, r, err)
+		}
+		if again, err := p.Find(t.Context(), id); version == "1.0" && (err == nil && again != nil && again.TaskID != r.TaskID) || version == "0.3" && !errors.Is(err, a2a.ErrUnlisted) {
+			t.Errorf("%s: %+v, %v", version, again, err)
+		}
+		if _, err := p.Get(t.Context(), "nothing"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v", version, err)
+		}
+		if err := p.Cancel(t.Context(), r.TaskID); !errors.Is(err, a2a.ErrRefused) {
+			t.Errorf("%s: the end of a task that is over: %v", version, err)
+		}
+		if len(got) == 0 || slices.ContainsFunc(got, func(key string) bool { return key != "k" }) {
+			t.Errorf("%s: it was sent %q", version, got)
+		}
+		got, to.Auth.Origin = nil, "https://other.example.com:443"
+		if p, err = c.Connect(t.Context(), to); err == nil {
+			_, err = p.Start(t.Context(), "0195f0a0-0000-7000-8000-000000000002", "message")
+		}
+		if err != nil || !slices.Equal(got, []string{""}) {
+			t.Errorf("%s: to another origin: %q, %v", version, got, err)
 		}
 	}
 }

@@ -218,6 +218,7 @@ var unfilled = map[string]string{
 // certain moments would.
 func fillBeside(beside *apptest.Admin, id string) {
 	for _, insert := range []string{
+		`INSERT INTO a2a_errands (tenant_id, task_id, team_run_id, cancel, body, created_at) VALUES (?, 't', 'r', 0, '{}', 1)`,
 		`INSERT INTO billing_accounts (tenant_id, customer_id, subscription_id, status, plan, trial_ends_at, plan_at, status_at)
 		 VALUES (?, 'cus_1', 'sub_1', 'active', 'pro', 0, 1, 1)`,
 		`INSERT INTO feed_entries (tenant_id, at, feed_id, event_type, company_id, team_id, body) VALUES (?, 1, 'f', 'team.round_start', '', 't', '{}')`,

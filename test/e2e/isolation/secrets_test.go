@@ -173,7 +173,7 @@ var unmarked = map[string]string{
 	"initiative_states": "numbers and times", "objective_tasks": "ids and numbers, and the words of a run until it has them",
 	"integration_documents": "documents of services, compressed", "marketplace_published": "ids and numbers", "marketplace_words": "what is published",
 	"marketplace_favourites": "ids", "bridge_events": "keys of reports, until their task ends",
-	"sensor_calls": "hashes and ids", "a2a_published": "ids",
+	"sensor_calls": "hashes and ids", "a2a_published": "ids", "a2a_errands": "filled where other systems are reached",
 	"schedule_runs": "ids", "session_runs": "ids and numbers", "session_shares": "a hash", "work": "ids of what is to be done",
 	"ledger_unsealed": "entries for some seconds", "ledger_heads": "a number and a hash", "governance_states": "numbers and times",
 	"usage_budgets": "numbers", "usage_counters": "counters", "counters": "numbers", "usage_entries": "counters", "usage_durations": "numbers", "usage_events": "which thresholds were told of", "usage_locks": "times",

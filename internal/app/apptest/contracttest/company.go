@@ -106,6 +106,8 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
 		}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
 		add("guardrailId", guard["guardrail_id"].(string))
+		add("a2aCredentialId", c.Expect(201, "POST", "/api/v1/a2a/credentials", apptest.Object{
+			"name": mark + name, "url": "https://example.com/" + mark, "token": mark})["credential_id"].(string))
 	}
 	add("keyId", id.KeyID)
 

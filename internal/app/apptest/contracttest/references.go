@@ -142,6 +142,9 @@ var References = map[string]string{
 	"machine_id": "", "tool_call_id": "",
 	"installed_specs[].spec_id": "",
 
+	// Of the company's own credentials: TestTeamsWithExternalWorkers.
+	"workers[].external_a2a.auth.token_ref": "",
+
 	"token": "", // of the invite in the path, or of a mail
 
 	// Ids that callers choose themselves.

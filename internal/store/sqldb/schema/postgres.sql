@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 840.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -14,6 +14,15 @@ BEGIN
     RETURN OLD;
 END
 $$;
+
+CREATE TABLE a2a_errands (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    task_id text NOT NULL COLLATE pg_catalog."C",
+    team_run_id text NOT NULL COLLATE pg_catalog."C",
+    cancel bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C",
+    created_at bigint NOT NULL
+);
 
 CREATE TABLE a2a_published (
     agent_id text NOT NULL COLLATE pg_catalog."C",
@@ -1298,6 +1307,9 @@ CREATE TABLE workspaces (
     updated_at bigint NOT NULL
 );
 
+ALTER TABLE ONLY a2a_errands
+    ADD CONSTRAINT a2a_errands_pkey PRIMARY KEY (tenant_id, task_id);
+
 ALTER TABLE ONLY a2a_published
     ADD CONSTRAINT a2a_published_pkey PRIMARY KEY (agent_id);
 
@@ -1935,6 +1947,8 @@ CREATE UNIQUE INDEX sessions_client ON sessions USING btree (tenant_id, agent_id
 CREATE INDEX sessions_external ON sessions USING btree (tenant_id, external_id, created_at, session_id) WHERE (external_id <> ''::text);
 
 CREATE INDEX audit_log_arrivals ON audit_log USING btree (action, at, entry_id) WHERE (action = ANY (ARRAY['auth.signed_in'::text, 'tenant.created'::text]));
+
+CREATE INDEX a2a_errands_team_run ON a2a_errands USING btree (tenant_id, team_run_id);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 840.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1295,6 +1295,16 @@ CREATE TABLE session_states (
     PRIMARY KEY (tenant_id, session_id)
 );
 
+CREATE TABLE a2a_errands (
+    tenant_id   TEXT   NOT NULL,
+    task_id     TEXT   NOT NULL, -- of the team's task, in the place of a run's
+    team_run_id TEXT   NOT NULL,
+    cancel      BIGINT NOT NULL, -- 1: its end was requested
+    body        TEXT   NOT NULL,
+    created_at  BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, task_id)
+);
+
 CREATE INDEX work_due ON work (kind, due_at);
 
 CREATE INDEX work_turn ON work (kind, tenant_id, due_at);
@@ -1584,5 +1594,7 @@ CREATE UNIQUE INDEX sessions_client ON sessions (tenant_id, agent_id, external_i
 CREATE INDEX sessions_external ON sessions (tenant_id, external_id, created_at, session_id) WHERE external_id <> '';
 
 CREATE INDEX audit_log_arrivals ON audit_log (action, at, entry_id) WHERE action IN ('auth.signed_in', 'tenant.created');
+
+CREATE INDEX a2a_errands_team_run ON a2a_errands (tenant_id, team_run_id);
 
 ANALYZE search_marks;

@@ -39,7 +39,8 @@ import (
 var personalTables = slices.Concat(
 	identitysql.Personal, signinsql.Personal, tenantadminsql.Personal, usagesql.Personal, auditsql.Personal, idempotencysql.Personal,
 	notificationsql.Personal, runsql.Personal, sessionsql.Personal, responsechainsql.Personal, reviewsql.Personal, searchsql.Personal,
-	teamrunsql.Personal, missionsql.Personal, a2asql.Personal, errandsql.Personal, bridgesql.Personal, marketplacesql.Personal, ledgersql.Personal,
+	teamrunsql.Personal, missionsql.Personal, a2asql.Personal, errandsql.Personal, bridgesql.Personal,
+	marketplacesql.Personal, ledgersql.Personal,
 	visitorsql.Personal, constitutionsql.Personal,
 )
 

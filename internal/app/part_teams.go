@@ -37,7 +37,8 @@ func newTeams(
 		Unfinished: runs.CountUnfinishedTx, Tell: tellFeed(p),
 	}}
 	t.errands = &errand.Service{
-		Store: errandsql.New(p.db), Peers: tools.peers, Credentials: tools.keys, Writer: p.db, Queue: p.queue, Clock: p.clock, Over: t.runs.IsOver,
+		Store: errandsql.New(p.db), Peers: tools.peers, Credentials: tools.keys,
+		Writer: p.db, Queue: p.queue, Clock: p.clock, Over: t.runs.IsOver,
 	}
 	t.runs.External = t.errands
 	t.teams = team.New(p.kernel, team.Options{

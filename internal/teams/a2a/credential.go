@@ -42,7 +42,8 @@ const indexOrigin = "origin"
 // NewCredentials returns the credentials of all companies.
 func NewCredentials(deps resource.Deps) *Credentials {
 	return &Credentials{resource.NewStore(resource.Kind[Credential]{
-		Name: "a2a_credential", Noun: "A2ACredential", Path: "/api/v1/a2a/credentials", IDField: "credential_id", Param: "a2aCredentialId", Tag: "A2A",
+		Name: "a2a_credential", Noun: "A2ACredential", Path: "/api/v1/a2a/credentials", IDField: "credential_id",
+		Param: "a2aCredentialId", Tag: "A2A",
 		Keys:    []string{"credentials"},
 		Example: `{"name":"Partner","url":"https://agents.example.com/","scheme":"bearer","token":"a long secret"}`,
 		Readers: resource.Access{Scopes: []authz.Scope{"agents:read"}},

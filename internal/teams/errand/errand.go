@@ -113,7 +113,7 @@ func (s *Service) item(e *Errand) work.Item {
 	return work.Item{Kind: WorkKind, Key: e.TaskID, TenantID: e.TenantID, Due: s.Clock.Now()}
 }
 
-// messageOf returns what a peer is told: it knows nothing of the team.
+// messageOf returns what a peer receives: it knows nothing of the team.
 func messageOf(in *run.Input) string {
 	var b strings.Builder
 	b.WriteString(in.Instructions)
@@ -225,7 +225,8 @@ func (d *doing) again(ctx, limited context.Context, peer a2a.Peer) error {
 	r, err := peer.Find(limited, d.TaskID)
 	switch {
 	case errors.Is(err, a2a.ErrUnlisted):
-		return d.end(ctx, run.Failed, "", "The connection was lost while the task was sent. The other system does not say which tasks it has, and it is not sent twice.")
+		return d.end(ctx, run.Failed, "", "The connection was lost while the task was sent. "+
+			"The other system does not say which tasks it has, and it is not sent twice.")
 	case err != nil || r != nil:
 		return d.answered(ctx, r, err)
 	}

@@ -105,7 +105,7 @@ func (c Client) Send(ctx context.Context, m a2a.Outgoing) (*a2a.Reply, error) {
 	return said(got)
 }
 
-// Start implements a2a.Peer. A peer that lists its tasks is told the id as that of the
+// Start implements a2a.Peer. A peer that lists its tasks receives the id as that of the
 // conversation too, by which Find finds the task again.
 func (p *peer) Start(ctx context.Context, id, text string) (*a2a.Reply, error) {
 	ctx = authz.WithTenant(ctx, p.to.TenantID)

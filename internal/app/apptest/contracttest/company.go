@@ -99,16 +99,7 @@ func NewCompany(n *apptest.Server, mark string, id identity.Grant) *Company {
 	}
 	c.createPeople(add)
 	c.createSessions(agent, add)
-	for _, name := range []string{" first", " second"} {
-		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": mark + name})
-		add("keyId", made["key_id"].(string))
-		guard := c.Expect(201, "POST", "/api/v1/guardrails", apptest.Object{
-			"name": mark + name, "webhook_url": "https://example.com/" + mark, "phase": "both", "secret": mark,
-		}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
-		add("guardrailId", guard["guardrail_id"].(string))
-		add("a2aCredentialId", c.Expect(201, "POST", "/api/v1/a2a/credentials", apptest.Object{
-			"name": mark + name, "url": "https://example.com/" + mark, "token": mark})["credential_id"].(string))
-	}
+	createKeys(c, add)
 	add("keyId", id.KeyID)
 
 	for _, id := range []string{agent, waiting} {

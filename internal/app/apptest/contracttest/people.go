@@ -115,3 +115,18 @@ var needsPerson = map[string]bool{
 	"cancelPublicRun": true, "uploadPublicImage": true, "reportPublicSession": true, "getPublicFileContent": true,
 	"createCheckoutSession": true, "createBillingPortalSession": true, "handleStripeWebhook": true, "testAdminStripeConfig": true,
 }
+
+// createKeys makes two keys, and two of each thing that keeps a credential of the company.
+func createKeys(c *Company, add func(parameter, id string)) {
+	c.T.Helper()
+	for _, name := range []string{" first", " second"} {
+		made := c.Expect(201, "POST", "/api/v1/tenants/me/keys", apptest.Object{"name": c.Mark + name})
+		add("keyId", made["key_id"].(string))
+		guard := c.Expect(201, "POST", "/api/v1/guardrails", apptest.Object{
+			"name": c.Mark + name, "webhook_url": "https://example.com/" + c.Mark, "phase": "both", "secret": c.Mark,
+		}, "Idempotency-Key", "made-once"+strings.TrimSpace(name))
+		add("guardrailId", guard["guardrail_id"].(string))
+		add("a2aCredentialId", c.Expect(201, "POST", "/api/v1/a2a/credentials", apptest.Object{
+			"name": c.Mark + name, "url": "https://example.com/" + c.Mark, "token": c.Mark})["credential_id"].(string))
+	}
+}

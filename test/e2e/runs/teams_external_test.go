@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -94,9 +95,7 @@ func TestTeamsWithExternalWorkers(t *testing.T) {
 		"workers": []object{{"agent_id": "z", "external_a2a": object{"agent_card_url": card}}}})
 	for _, body := range []object{{"url": "ftp://x"}, {"url": "https://a:b@example.com"}, {"token": "a\nb"}, {"name": " "}, {"scheme": "api_key", "header": ""}, {"url": "http://10.0.0.1"}} {
 		whole := object{"name": "x", "url": "https://example.com", "token": "t"}
-		for k, v := range body {
-			whole[k] = v
-		}
+		maps.Copy(whole, body)
 		n.Expect(422, "POST", "/api/v1/a2a/credentials", whole)
 	}
 }

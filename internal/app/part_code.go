@@ -16,6 +16,10 @@ func newCodeTool(p *platform, c *content) *codetool.Service {
 	p.onStop(engine.Close)
 	return &codetool.Service{
 		Engine: codeEngine{engine}, Workspaces: c.workspaces, Blobs: c.blobs, Places: share.New(readers, readersEach, readersWait),
+		Limits: func() codetool.Limits {
+			c := p.config.CodeInterpreter()
+			return codetool.Limits{Time: c.Timeout(), Output: int(c.Output), Written: int(c.Written), Writes: int(c.Files)}
+		},
 	}
 }
 

@@ -87,7 +87,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 	c.memory = &memory.Service{
 		Store: memorysql.New(p.db), Search: c.search, Files: files, Texts: texts, Places: c.reading, Writer: p.db,
 		Queue: p.queue, Cursors: p.cursors, Clock: p.clock, Log: p.log,
-		Runs: runs, Models: models.resolver, Client: models.client,
+		Runs: runs, Models: models.resolver, Client: models.client, Defaults: p.memoryDefaults,
 		Spent: func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage) {
 			accounts.usage.RecordDirect(ctx, tenant, agent, quota.SourceMemory, target, u)
 		},

@@ -91,7 +91,7 @@ func newExecution(
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
 		Meter: accounts.usage, Artifacts: content.artifacts.Of, CostCap: permitted.costCap(), Names: runNames{agents.agents, accounts.identity},
-		Files: attachableFiles{content.files}, OnApproval: p.announce.ApprovalDecided, Closed: p.disk.refuse,
+		Files: attachableFiles{content.files, p.attachBounds}, OnApproval: p.announce.ApprovalDecided, Closed: p.disk.refuse,
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,
@@ -104,7 +104,7 @@ func newExecution(
 	x.runner = p.workerOf(engine.WorkKind, p.config.MaxRuns, x.engine.Handle)
 	x.engine.Connect(x.runner.runner, run.Carried{Service: x.runs})
 	x.sessions.Connect(session.Ports{
-		Runs: x.runs, Files: attachableFiles{content.files}, Artifacts: content.artifacts, Cron: todoCron,
+		Runs: x.runs, Files: attachableFiles{content.files, p.attachBounds}, Artifacts: content.artifacts, Cron: todoCron,
 		CheckWorkspace: content.workspaces.Check,
 	})
 	x.review = &review.Service{
@@ -149,7 +149,13 @@ func (x *execution) part(p *platform) part {
 }
 
 // attachableFiles implements run.Files.
-type attachableFiles struct{ files *file.Service }
+type attachableFiles struct {
+	files  *file.Service
+	bounds func() run.AttachBounds
+}
+
+// AttachBounds implements run.Files.
+func (f attachableFiles) AttachBounds() run.AttachBounds { return f.bounds() }
 
 // Open implements run.Files.
 func (f attachableFiles) Open(ctx context.Context, tenant, id string) (run.Attachment, io.ReadCloser, error) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"agentd/internal/content/memory"
+	"agentd/internal/execution/run"
 	"agentd/internal/insight/evaluation"
 	"agentd/internal/operation/opconfig"
 	"agentd/internal/wire/mcpclient"
@@ -49,6 +51,17 @@ func (p *platform) mcpBounds() mcpclient.Bounds {
 	return mcpclient.Bounds{
 		IdleFor: time.Duration(m.IdleSeconds) * time.Second, MaxProcesses: int(m.Processes), PerTenant: int(m.PerTenant),
 	}
+}
+
+func (p *platform) memoryDefaults() memory.Defaults {
+	m := p.config.AgentMemory()
+	return memory.Defaults{Entries: int(m.Entries), Most: int(m.MaxEntries), Recall: int(m.Recalled)}
+}
+
+// attachBounds returns what a message carries of its files to the model.
+func (p *platform) attachBounds() run.AttachBounds {
+	m := p.config.Multimodal()
+	return run.AttachBounds{Text: m.Text, Media: m.Media, Message: m.Message}
 }
 
 func (p *platform) evaluationDefaults() evaluation.Defaults {

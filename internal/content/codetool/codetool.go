@@ -28,12 +28,8 @@ const Name = "run_code"
 
 // Bounds of one call.
 const (
-	runTime     = 10 * time.Second
 	maxRead     = 8 << 20  // bytes of one file
 	maxReads    = 32 << 20 // of all
-	maxWritten  = 8 << 20
-	maxWrites   = 50
-	maxOutput   = 48 << 10
 	maxListed   = 1000
 	description = "Runs JavaScript, without network and without modules. The result has what console.log wrote and the value of the " +
 		"last expression; a promise is awaited. readFile(path) and listFiles() read your workspace, writeFile(path, text) writes to " +
@@ -69,6 +65,15 @@ type Service struct {
 	Workspaces *workspace.Service
 	Blobs      *blob.Store
 	Places     *share.Places
+	Limits     func() Limits
+}
+
+// Limits are what one call may take.
+type Limits struct {
+	Time    time.Duration
+	Output  int // bytes that the model reads of what is printed, and of the value
+	Written int // bytes
+	Writes  int // files
 }
 
 // Tool returns the tool.
@@ -91,8 +96,8 @@ func (s *Service) run(ctx context.Context, call tool.Call) (tool.Result, error) 
 		return tool.Failure("Too much code is running at the moment. Try again in a few seconds."), nil
 	}
 	defer release()
-	f := &files{s: s, ctx: ctx, call: call, written: map[string]string{}}
-	bounded, cancel := context.WithTimeout(ctx, runTime)
+	f := &files{s: s, ctx: ctx, call: call, limits: s.Limits(), written: map[string]string{}}
+	bounded, cancel := context.WithTimeout(ctx, f.limits.Time)
 	defer cancel()
 	got, err := s.Engine.Run(bounded, in.Code, f)
 	switch {
@@ -105,7 +110,7 @@ func (s *Service) run(ctx context.Context, call tool.Call) (tool.Result, error) 
 	case got.Ended != "":
 		return tool.Failure(f.output() + got.Ended), nil
 	case got.Thrown != "":
-		return tool.Failure(f.output() + "The code threw " + cut(got.Thrown)), nil
+		return tool.Failure(f.output() + "The code threw " + f.cut(got.Thrown)), nil
 	}
 	stored, err := f.store()
 	if wrong := fault.From(err); err != nil && wrong.Kind != fault.Internal && wrong.Kind != fault.Unavailable {
@@ -114,7 +119,7 @@ func (s *Service) run(ctx context.Context, call tool.Call) (tool.Result, error) 
 	if err != nil {
 		return tool.Result{}, err
 	}
-	out := f.output() + cut(got.Result)
+	out := f.output() + f.cut(got.Result)
 	if len(stored) > 0 {
 		out += "\nWritten: " + strings.Join(stored, ", ")
 	}
@@ -124,11 +129,11 @@ func (s *Service) run(ctx context.Context, call tool.Call) (tool.Result, error) 
 	return tool.Result{Output: out}, nil
 }
 
-func cut(s string) string {
-	if len(s) <= maxOutput {
+func (f *files) cut(s string) string {
+	if len(s) <= f.limits.Output {
 		return s
 	}
-	s = s[:maxOutput]
+	s = s[:f.limits.Output]
 	for len(s) > 0 && !utf8.ValidString(s[len(s)-min(len(s), utf8.UTFMax):]) {
 		s = s[:len(s)-1]
 	}
@@ -141,6 +146,7 @@ type files struct {
 	ctx  context.Context //nolint:containedctx // of the call that it lives for
 	call tool.Call
 
+	limits    Limits
 	workspace string // "": not looked up yet
 	read      int
 	written   map[string]string
@@ -214,10 +220,10 @@ func (f *files) Write(path, text string) error {
 	}
 	old, again := f.written[at]
 	switch size := f.bytes - len(old) + len(text); {
-	case size > maxWritten:
-		return fmt.Errorf("the code writes too much: %d MiB at most", maxWritten>>20)
-	case !again && len(f.written) >= maxWrites:
-		return fmt.Errorf("the code writes too many files: %d at most", maxWrites)
+	case size > f.limits.Written:
+		return fmt.Errorf("the code writes too much: %d bytes at most", f.limits.Written)
+	case !again && len(f.written) >= f.limits.Writes:
+		return fmt.Errorf("the code writes too many files: %d at most", f.limits.Writes)
 	default:
 		f.written[at], f.bytes = text, size
 	}
@@ -249,12 +255,12 @@ func (f *files) List() (string, error) {
 
 // Print implements Host.
 func (f *files) Print(line string) {
-	if f.printed.Len() <= maxOutput {
-		f.printed.WriteString(line[:min(len(line), maxOutput)] + "\n")
+	if f.printed.Len() <= f.limits.Output {
+		f.printed.WriteString(line[:min(len(line), f.limits.Output)] + "\n")
 	}
 }
 
-func (f *files) output() string { return cut(strings.ToValidUTF8(f.printed.String(), "\uFFFD")) }
+func (f *files) output() string { return f.cut(strings.ToValidUTF8(f.printed.String(), "\uFFFD")) }
 
 // store writes what the code wrote into the workspace, and returns the paths.
 func (f *files) store() (paths []string, err error) {

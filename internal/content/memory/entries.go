@@ -156,7 +156,7 @@ func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []D
 		if err != nil {
 			return err
 		}
-		set := readSettings(g.Memory)
+		set := s.read(g.Memory)
 		edit, err := s.Search.Edit(tx, tenant, agentID)
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (s *Service) OnRunState(tx txn.Tx, r *run.Record) error {
 		if err != nil {
 			return err
 		}
-		set := readSettings(g.Memory)
+		set := s.read(g.Memory)
 		extract = set.enabled && set.autoExtract
 		s.settings.note(r.TenantID, r.AgentID, extract, s.Clock.Now())
 	}
@@ -129,7 +129,7 @@ func (s *Service) facts(ctx context.Context, held work.Lease) (agentID string, d
 	if err != nil {
 		return "", nil, err
 	}
-	set := readSettings(g.Memory)
+	set := s.read(g.Memory)
 	said := transcript(r)
 	if !set.enabled || !set.autoExtract || said == "" {
 		return r.AgentID, nil, nil

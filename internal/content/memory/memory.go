@@ -153,6 +153,9 @@ type Service struct {
 	// Spent, if set, is called with the usage of a model call of extraction.
 	Spent func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage)
 
+	// Defaults returns how much agents remember; nil: the program's.
+	Defaults func() Defaults
+
 	settings settingsCache
 }
 

@@ -31,14 +31,14 @@ func (s *Service) Wants(raw jsontext.Value) bool {
 	if len(raw) == 0 {
 		return false
 	}
-	set := readSettings(raw)
+	set := s.read(raw)
 	return set.enabled || set.core.enabled
 }
 
 // Recall implements run.MemorySource: the core blocks, and the entries that fit
 // the message best by the agent's retrieval_strategy.
 func (s *Service) Recall(ctx context.Context, q run.MemoryQuery) (run.Recalled, error) {
-	set := readSettings(q.Settings)
+	set := s.read(q.Settings)
 	s.settings.note(q.TenantID, q.AgentID, set.enabled && set.autoExtract, s.Clock.Now())
 	var lines []string
 	found := run.Recalled{Entries: []run.RecalledEntry{}}

@@ -188,7 +188,7 @@ func (s *Service) search(ctx context.Context, who authz.Caller, in *searchIn) (*
 		types = b.Types
 	}
 	asked := Asked{Text: text, Strategy: textindex.Strategy(b.Strategy), Types: types, Limit: limit, MinScore: b.MinScore}
-	entries, mode, err := s.Find(ctx, who.TenantID, in.AgentID, asked, readSettings(g.Memory).halfLife)
+	entries, mode, err := s.Find(ctx, who.TenantID, in.AgentID, asked, s.read(g.Memory).halfLife)
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,25 @@ type settings struct {
 	core        core
 }
 
-func readSettings(raw []byte) settings {
-	s := settings{most: defaultMost, strategy: textindex.Hybrid, limit: defaultRecall}
+// Defaults are the operator's of how much agents remember.
+type Defaults struct {
+	Entries int // of an agent without memory.max_entries
+	Most    int // entries of any agent
+	Recall  int // entries that a run recalls without memory.retrieval_limit
+}
+
+func (s *Service) defaults() Defaults {
+	if s.Defaults == nil {
+		return Defaults{defaultMost, greatestMost, defaultRecall}
+	}
+	return s.Defaults()
+}
+
+// read decodes the memory field of an agent.
+func (s *Service) read(raw []byte) settings { return readSettings(raw, s.defaults()) }
+
+func readSettings(raw []byte, d Defaults) settings {
+	s := settings{most: min(d.Entries, d.Most), strategy: textindex.Hybrid, limit: d.Recall}
 	members := object(raw)
 	var days float64 = 30
 	var decays bool
@@ -44,7 +61,7 @@ func readSettings(raw []byte) settings {
 		read(members, "extraction_model", &s.extraction)
 	}
 	if most >= 1 {
-		s.most = int(min(most, greatestMost))
+		s.most = int(min(most, float64(d.Most)))
 	}
 	if limit >= 1 {
 		s.limit = int(min(limit, pageMost))

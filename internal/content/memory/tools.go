@@ -90,7 +90,7 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	args := struct {
 		Query string `json:"query"`
 		Limit int    `json:"limit"`
-	}{Limit: defaultRecall}
+	}{Limit: s.defaults().Recall}
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
@@ -98,7 +98,7 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	entries, _, err := s.Find(ctx, call.TenantID, call.AgentID, Asked{Text: args.Query, Limit: args.Limit}, readSettings(g.Memory).halfLife)
+	entries, _, err := s.Find(ctx, call.TenantID, call.AgentID, Asked{Text: args.Query, Limit: args.Limit}, s.read(g.Memory).halfLife)
 	if err != nil {
 		return tool.Result{}, err
 	}

@@ -34,15 +34,16 @@ type Attachment struct {
 // not exist or belongs to another tenant.
 type Files interface {
 	Open(ctx context.Context, tenant, id string) (Attachment, io.ReadCloser, error)
+	AttachBounds() AttachBounds
 }
 
-// The limits of what a message carries to the model. A larger file is only
+// AttachBounds is how many bytes a message carries to the model. A larger file is only
 // mentioned to the model.
-const (
-	maxTextFile    = 256 << 10
-	maxMediaFile   = 5 << 20  // an image, a PDF or a recording
-	maxAttachments = 10 << 20 // all files of a message together
-)
+type AttachBounds struct {
+	Text    int64 // of a text
+	Media   int64 // of an image, a PDF or a recording
+	Message int64 // of all files of a message together
+}
 
 // contentPart is a part of a message in the form that models take.
 type contentPart struct {
@@ -76,22 +77,26 @@ func Attach(
 	ctx context.Context, files Files, tenant, field string, message []jsontext.Value, ids []string,
 ) (all []jsontext.Value, attachments []Attachment, err error) {
 	var parts []contentPart
+	var bounds AttachBounds
+	if files != nil {
+		bounds = files.AttachBounds()
+	}
 	total := int64(0)
 	for i, id := range ids {
 		if !ident.Valid(id) || files == nil {
 			return nil, nil, fault.NewNotFound("file")
 		}
-		a, p, err := readAttachment(ctx, files, tenant, id)
+		a, p, err := readAttachment(ctx, files, bounds, tenant, id)
 		if err != nil {
 			return nil, nil, err
 		}
 		if p.Type != "text" {
 			total += a.SizeBytes
 		}
-		if total += int64(len(p.Text)); total > maxAttachments {
+		if total += int64(len(p.Text)); total > bounds.Message {
 			return nil, nil, fault.BadFields(fault.Field{
 				Field:   fmt.Sprintf("%s[%d]", field, i),
-				Message: fmt.Sprintf("the files of a message have at most %d MiB together", maxAttachments>>20),
+				Message: fmt.Sprintf("the files of a message have at most %d bytes together", bounds.Message),
 			})
 		}
 		attachments, parts = append(attachments, a), append(parts, p)
@@ -113,16 +118,16 @@ func encodeParts(parts []contentPart) ([]jsontext.Value, error) {
 }
 
 // readAttachment returns a file as a content part.
-func readAttachment(ctx context.Context, files Files, tenant, id string) (Attachment, contentPart, error) {
+func readAttachment(ctx context.Context, files Files, bounds AttachBounds, tenant, id string) (Attachment, contentPart, error) {
 	a, content, err := files.Open(ctx, tenant, id)
 	if err != nil {
 		return a, contentPart{}, err
 	}
 	defer content.Close()
-	limit, kind := int64(maxTextFile), media.Base(a.MimeType)
+	limit, kind := bounds.Text, media.Base(a.MimeType)
 	medium := kind == pdf || audioFormats[kind] != "" || kind != "image/svg+xml" && isImage(a.MimeType)
 	if medium {
-		limit = maxMediaFile
+		limit = bounds.Media
 	}
 	if !medium && !media.Text(a.MimeType) || a.SizeBytes > limit {
 		return a, textPart("[The file %q (%s, %d bytes) is attached; its content is not shown.]", a.Filename, a.MimeType, a.SizeBytes), nil

@@ -55,6 +55,7 @@ type Config struct {
 	logging  *setting.Section[Logging]
 	commands *setting.Section[RunCommand]
 	machinery
+	contents
 
 	limiter *ratelimit.Limiter
 	known   func(operation string) bool
@@ -91,6 +92,7 @@ func New(d Deps) *Config {
 	})
 	c.commands = setting.Add(d.Settings, &setting.Section[RunCommand]{Name: "run-command", Initial: newRunCommand(), Check: checkRunCommand})
 	c.addMachinery(d.Settings, d.Machinery)
+	c.addContents(d.Settings)
 	return c
 }
 

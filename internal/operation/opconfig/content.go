@@ -15,8 +15,8 @@ type contents struct {
 	media  *setting.Section[Multimodal]
 }
 
-func (c *Config) addContents(s *setting.Service) {
-	c.contents = contents{
+func (c *contents) addTo(s *setting.Service) {
+	*c = contents{
 		code: setting.Add(s, &setting.Section[CodeInterpreter]{
 			Name: "code-interpreter", Initial: CodeInterpreter{TimeoutMS: 10_000, Output: 48 << 10, Written: 8 << 20, Files: 50},
 		}),
@@ -40,7 +40,7 @@ type CodeInterpreter struct {
 }
 
 // CodeInterpreter returns what a call of run_code may take.
-func (c *Config) CodeInterpreter() *CodeInterpreter { return c.code.Get() }
+func (c *contents) CodeInterpreter() *CodeInterpreter { return c.code.Get() }
 
 // Timeout returns how long code may run.
 func (i *CodeInterpreter) Timeout() time.Duration {
@@ -64,7 +64,7 @@ func checkMemory(m *AgentMemory) error {
 }
 
 // AgentMemory returns how much agents remember.
-func (c *Config) AgentMemory() *AgentMemory { return c.memory.Get() }
+func (c *contents) AgentMemory() *AgentMemory { return c.memory.Get() }
 
 // Multimodal is what a message carries of its files to the model.
 type Multimodal struct {
@@ -76,11 +76,11 @@ type Multimodal struct {
 }
 
 // Multimodal returns what a message carries of its files to the model.
-func (c *Config) Multimodal() *Multimodal { return c.media.Get() }
+func (c *contents) Multimodal() *Multimodal { return c.media.Get() }
 
 // contentRoutes returns the operations of the sections about what agents read, write and
 // remember.
-func (c *Config) contentRoutes() (all []route.Route) {
+func (c *contents) contentRoutes() (all []route.Route) {
 	all = append(all, routes(c.code, published[CodeInterpreter, CodeInterpreter]{
 		name: "code-interpreter", id: "CodeInterpreter", what: "limits of run_code", shown: itself[CodeInterpreter],
 		example: `{"timeout_ms": 10000}`, doc: "What a call of the tool run_code may take. tool-security switches it off.",

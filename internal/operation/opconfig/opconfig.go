@@ -92,7 +92,7 @@ func New(d Deps) *Config {
 	})
 	c.commands = setting.Add(d.Settings, &setting.Section[RunCommand]{Name: "run-command", Initial: newRunCommand(), Check: checkRunCommand})
 	c.addMachinery(d.Settings, d.Machinery)
-	c.addContents(d.Settings)
+	c.contents.addTo(d.Settings)
 	return c
 }
 

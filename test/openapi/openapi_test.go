@@ -84,6 +84,7 @@ import (
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 	"agentd/internal/kernel/tool"
+	"agentd/internal/operation/audience"
 	"agentd/internal/operation/billing"
 	"agentd/internal/operation/integrationadmin"
 	"agentd/internal/operation/loginprovider"
@@ -167,6 +168,7 @@ func routes(t *testing.T) []route.Route {
 		privacy.New(privacy.Deps{}).Routes(), (&retention.Service{Deps: retention.Deps{Settings: retention.Section(setting.New(setting.Deps{}))}}).Routes(), (&loginprovider.Service{}).Routes(),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),
+		(&audience.Service{Clock: clock.System{}}).Routes(),
 		marketplace.New(marketplace.Deps{}).Routes(),
 		integration.New(integration.Deps{Kernel: kernel, Clock: clock.System{}}).Routes(),
 		integrationadmin.New(setting.New(setting.Deps{}), nil).Routes(),

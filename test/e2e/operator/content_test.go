@@ -23,27 +23,28 @@ func TestCodeInterpreter(t *testing.T) {
 		return fmt.Sprint(r["output"])
 	}
 	const (
-		print = `console.log('x'.repeat(500)); 1`
-		write = `writeFile('a.txt', 'four'); writeFile('b.txt', 'four'); 'both are written'`
-		loop  = `const end = Date.now() + 300; while (Date.now() < end) {} 'it ended'`
+		prints = `console.log('x'.repeat(500)); 1`
+		writes = `writeFile('a.txt', 'four'); writeFile('b.txt', 'four'); 'both are written'`
+		loops  = `const end = Date.now() + 300; while (Date.now() < end) {} 'it ended'`
 	)
-	for code, want := range map[string]string{print: strings.Repeat("x", 500), write: "both are written", loop: "it ended"} {
+	for code, want := range map[string]string{prints: strings.Repeat("x", 500), writes: "both are written", loops: "it ended"} {
 		if got := run(code); !strings.Contains(got, want) {
 			t.Fatalf("%q is missing in %q", want, got)
 		}
 	}
-	put(n, "code-interpreter", object{"timeout_ms": 30, "max_output_bytes": 100, "max_written_bytes": 7})
-	if got := run(print); strings.Contains(got, strings.Repeat("x", 101)) || !strings.Contains(got, "cut off") {
+	put(n, "code-interpreter", object{"max_output_bytes": 100, "max_written_bytes": 7})
+	if got := run(prints); strings.Contains(got, strings.Repeat("x", 101)) || !strings.Contains(got, "cut off") {
 		t.Errorf("the output: %q", got)
 	}
-	if got := run(write); !strings.Contains(got, "7 bytes at most") {
+	if got := run(writes); !strings.Contains(got, "7 bytes at most") {
 		t.Errorf("8 bytes are written: %q", got)
 	}
-	if got := run(loop); !strings.Contains(got, "took too long") {
+	put(n, "code-interpreter", object{"timeout_ms": 30})
+	if got := run(loops); !strings.Contains(got, "took too long") {
 		t.Errorf("it runs on: %q", got)
 	}
 	put(n, "code-interpreter", object{"timeout_ms": nil, "max_written_bytes": nil, "max_written_files": 1})
-	if got := run(write); !strings.Contains(got, "too many files: 1 at most") {
+	if got := run(writes); !strings.Contains(got, "too many files: 1 at most") {
 		t.Errorf("two files are written: %q", got)
 	}
 	refusedKeys(t, n, "code-interpreter", map[string]string{

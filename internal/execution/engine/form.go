@@ -107,6 +107,9 @@ func sum(a, b run.StepMetrics) run.StepMetrics {
 	b.InputTokens += a.InputTokens
 	b.OutputTokens += a.OutputTokens
 	b.ThinkingTokens += a.ThinkingTokens
+	b.CachedTokens += a.CachedTokens
+	b.CacheWriteTokens += a.CacheWriteTokens
+	b.ToolCallsCount += a.ToolCallsCount
 	b.LLMCalls += a.LLMCalls
 	b.Estimated = b.Estimated || a.Estimated
 	if a.CostUSD == nil || b.CostUSD == nil {

@@ -48,7 +48,10 @@ func TestForm(t *testing.T) {
 						last := q.Chat().Last(model.User)
 						repair.Store(&last)
 					}
-					return modeltest.Answer{Text: tt.answers[n-1]}
+					return modeltest.Answer{
+						Text:  tt.answers[n-1],
+						Usage: &model.Usage{InputTokens: 100, OutputTokens: 5, CachedTokens: 40},
+					}
 				}))
 				n := r.start("n", 4, nil)
 				end := n.end(n.begin(run.Request{
@@ -57,6 +60,9 @@ func TestForm(t *testing.T) {
 				}).RunID)
 				if end.Status != tt.status || end.Metrics.LLMCallsCount != tt.calls || !strings.Contains(ptr.Value(end.Error), tt.reason) {
 					t.Fatalf("%s with %d calls: %s %v", end.Status, end.Metrics.LLMCallsCount, end.ErrorCode, ptr.Value(end.Error))
+				}
+				if m := end.Metrics; m.InputTokens != 100*tt.calls || m.CachedTokens != 40*tt.calls {
+					t.Errorf("not all calls are counted: %+v", m)
 				}
 				if tt.status == run.Completed && r.output(end).Text != tt.text {
 					t.Errorf("the answer is %q", r.output(end).Text)

@@ -251,12 +251,9 @@ func (s *Service) record(tx txn.Tx, who authz.Caller, action string, l *Listing)
 	return audit.Write(s.Audit, tx, who, audit.Entry{Action: action, TargetType: "marketplace_listing", TargetID: l.ListingID})
 }
 
-// checkAgent refuses an agent that the company does not have.
+// checkAgent refuses an agent that the company does not have. Errors: fault.NotFound.
 func (s *Service) checkAgent(ctx context.Context, tenant, id string) error {
 	_, err := s.agents.Get(ctx, tenant, id)
-	if fault.Is(err, fault.NotFound) {
-		return fault.BadFields(fault.Field{Field: "agent_id", Message: "no such agent exists in this company"})
-	}
 	return err
 }
 

@@ -101,7 +101,6 @@ func TestListingsThatAreRefused(t *testing.T) {
 		}{
 			"blank name":     {object{"name": "  "}, "name"},
 			"category":       {object{"category": "coding"}, "category"},
-			"unknown agent":  {object{"agent_id": nobody}, "agent_id"},
 			"pricing model":  {object{"pricing": object{"model": "barter"}}, "pricing.model"},
 			"missing price":  {object{"pricing": object{"model": "per_run"}}, "pricing.price_per_run_usd"},
 			"negative price": {object{"pricing": object{"model": "per_token", "price_per_1k_tokens_usd": -1}}, "pricing.price_per_1k_tokens_usd"},
@@ -114,6 +113,9 @@ func TestListingsThatAreRefused(t *testing.T) {
 			if !fault.Is(err, fault.Invalid) || len(fault.From(err).Fields) != 1 || fault.From(err).Fields[0].Field != test.field {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+		if _, err := m.do(who, "createMarketplaceListing", object{"agent_id": nobody, "name": "n", "category": "other"}); !fault.Is(err, fault.NotFound) {
+			t.Errorf("unknown agent: %v", err)
 		}
 		for i := range 30 {
 			m.list(who, fmt.Sprint("n", i), nil)

@@ -21,7 +21,7 @@ func (s *Service) Routes() []route.Route {
 	}
 	const item = "/listings/{listingId}"
 	create := row("POST", "/listings", "createMarketplaceListing", "List an agent on the marketplace")
-	create.Status, create.Doc = 201, "A listing is a draft, which only the company sees, until it is published."
+	create.Status, create.Errors, create.Doc = 201, []int{404}, "A listing is a draft, which only the company sees, until it is published."
 	rate := row("POST", item+"/rate", "rateMarketplaceListing", "Rate a listing")
 	rate.Status, rate.Doc = 201, "Of another company. A company's second rating replaces its first."
 	reviews := row("GET", item+"/reviews", "listMarketplaceReviews", "List the ratings of a listing, newest first")

@@ -73,9 +73,6 @@ func (s *Integrations) addToAgent(ctx context.Context, who authz.Caller, in *add
 	}
 	if id := in.Body.IntegrationID; id != "" {
 		if _, err := s.store.Get(ctx, who.TenantID, id); err != nil {
-			if fault.Is(err, fault.NotFound) {
-				err = fault.BadFields(fault.Field{Field: "integration_id", Message: "no such integration exists in this company"})
-			}
 			return agentView{}, err
 		}
 		v, err := s.link(ctx, who, id, in.AgentID, true)

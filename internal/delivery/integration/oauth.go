@@ -128,9 +128,6 @@ func (s *Authorizer) connectorOf(
 	if in.IntegrationID != "" {
 		v, err := s.store.Get(ctx, who.TenantID, in.IntegrationID)
 		if err != nil {
-			if fault.Is(err, fault.NotFound) {
-				err = fault.BadFields(fault.Field{Field: "integration_id", Message: "no such integration exists in this company"})
-			}
 			return nil, err
 		}
 		in.ConnectorID = v.ConnectorID
@@ -160,7 +157,7 @@ func (s *Authorizer) checkNew(ctx context.Context, who authz.Caller, c *Connecto
 	if _, err := c.merged(v, b.Config); err != nil {
 		return err
 	}
-	return s.admit(ctx, c, v, nil, "agent_id")
+	return s.admit(ctx, c, v, nil, b.AgentID)
 }
 
 func (s *Authorizer) putBegun(ctx context.Context, who authz.Caller, b *begun) (string, error) {

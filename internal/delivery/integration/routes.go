@@ -21,7 +21,7 @@ func (s *Service) Routes() []route.Route {
 	const saved = "Connects with the service at once. If that fails the integration is saved anyway and connect_error has the reason."
 
 	create := row("POST", collection, "createIntegration", "Create an integration")
-	create.Status, create.Outside, create.Fresh, create.Doc = 201, true, true, saved
+	create.Status, create.Outside, create.Fresh, create.Errors, create.Doc = 201, true, true, []int{404}, saved
 	change := row("PATCH", item, "patchIntegration", "Update an integration")
 	change.Errors, change.Outside, change.Fresh = []int{409}, true, true
 	change.Doc = saved + " While a credential is stored, another address of the service is refused with secret_would_move " +

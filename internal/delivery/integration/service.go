@@ -74,7 +74,7 @@ func (s *Integrations) add(ctx context.Context, who authz.Caller, in *createBody
 	if err != nil {
 		return nil, err
 	}
-	if err := s.admit(ctx, c, v, nil, "agent_id"); err != nil {
+	if err := s.admit(ctx, c, v, nil, in.AgentID); err != nil {
 		return nil, err
 	}
 	document = s.connect(ctx, c, v, document)
@@ -96,8 +96,9 @@ func (s *core) putDocument(tx txn.Tx, v *Integration, document []byte) error {
 }
 
 // admit checks an integration that is about to be stored. Errors: fault.Invalid with
-// every invalid field.
-func (s *core) admit(ctx context.Context, c *Connector, v, old *Integration, field string) error {
+// every invalid field; fault.NotFound for the one agent that the request names beside a
+// list ("": none).
+func (s *core) admit(ctx context.Context, c *Connector, v, old *Integration, agent string) error {
 	if strings.TrimSpace(v.Name) == "" || strings.ContainsAny(v.Name, "\r\n\x00") {
 		return fault.BadFields(fault.Field{Field: "name", Message: "must be one line and not blank"})
 	}
@@ -112,11 +113,8 @@ func (s *core) admit(ctx context.Context, c *Connector, v, old *Integration, fie
 			continue
 		}
 		err := s.agents.Check(ctx, v.TenantID, id)
-		if fault.Is(err, fault.NotFound) {
-			if field == "" {
-				field = fmt.Sprintf("assigned_agent_ids[%d]", i)
-			}
-			return fault.BadFields(fault.Field{Field: field, Message: "no such agent exists in this company"})
+		if id != agent && fault.Is(err, fault.NotFound) {
+			return fault.BadFields(fault.Field{Field: fmt.Sprintf("assigned_agent_ids[%d]", i), Message: "no such agent exists in this company"})
 		}
 		if err != nil {
 			return err

@@ -127,8 +127,7 @@ func alone(op, path string, body object) object {
 var absences = map[string]int{
 	"createTask agent_ids":             404,
 	"updateTenant published_agent_ids": 404, "patchTenant published_agent_ids": 404,
-	"createMarketplaceListing agent_id": 422, "createIntegration agent_id": 422, "startIntegrationOAuth agent_id": 422,
-	"startIntegrationOAuth integration_id": 422, "addAgentIntegration integration_id": 422, "bridgeRegister parent_agent_id": 422,
+	"bridgeRegister parent_agent_id":    422,                                                 // as an agent that is no machine's
 	"completeIntegrationOAuth agent_id": 400, "completeIntegrationOAuth integration_id": 400, // no state is known here
 	"bridgeDeregister agent_id":      200, // who is not there has left
 	"sendSessionMessage file_ids":    404,

@@ -40,11 +40,12 @@ func newDecisions(p *platform, g *governance, agents *agents, permitted *permiss
 		}),
 		builds: design.New(p.kernel, design.Options{Ledger: g.ledger, Inbox: waiting, Agent: agents.lockTx}),
 		court: court.New(p.kernel, court.Options{
-			Clock: p.clock, Ledger: g.ledger, Inbox: waiting, Agents: arbiters{agents.agents}, Penalties: penalties(agents.agents, permitted),
+			Clock: p.clock, Ledger: g.ledger, Inbox: waiting, Queue: p.queue, Agents: arbiters{agents.agents},
+			Penalties: penalties(agents.agents, permitted),
 		}),
 		goals: goal.New(p.kernel, goal.Options{Ledger: g.ledger, Agent: agents.lockTx}),
 		votes: voting.New(p.kernel, voting.Options{
-			Clock: p.clock, Ledger: g.ledger, Inbox: waiting, Agent: agents.lockTx,
+			Clock: p.clock, Ledger: g.ledger, Inbox: waiting, Queue: p.queue, Agent: agents.lockTx,
 			Executors: map[string]voting.Executor{
 				"agent_termination": {
 					Check: voting.NeedsAgent,
@@ -85,7 +86,10 @@ func (d *decisions) part(p *platform, g *governance) part {
 		switchOff(made.routes)
 		return made
 	}
-	made.workers = []worker{p.worker(improvement.WorkKind, 4, d.better.Handle)}
+	made.workers = []worker{
+		p.worker(improvement.WorkKind, 4, d.better.Handle),
+		p.worker(voting.WorkKind, 2, d.votes.Handle), p.worker(court.WorkKind, 2, d.court.Handle),
+	}
 	made.subscribers = []subscriber{
 		onAgentDeleted("assessments-of-deleted-agents", func(ctx context.Context, c agentChange) error {
 			return d.risks.AgentDeleted(ctx, c.TenantID, c.ID)

@@ -100,6 +100,9 @@ func (c *Court) appeal(ctx context.Context, who authz.Caller, in *appealIn) (*Ap
 		if err := c.send(tx, on, "case_appealed", "A case waits for the votes of a panel", filed.Reason, filed.AppealID); err != nil {
 			return err
 		}
+		if err := c.schedule(tx, on, filed.AppealID, filed.Deadline); err != nil {
+			return err
+		}
 		return txn.Answer(tx, filed)
 	})
 	return filed, err
@@ -175,15 +178,7 @@ func (c *Court) voteTx(tx txn.Tx, who authz.Caller, on *Case, in *ruleIn) error 
 			return err
 		}
 	}
-	registry, err := c.registryTx(tx, who.TenantID)
-	if err != nil {
-		return err
-	}
-	on.Status = Ruled
-	if len(on.Appeals) >= registry.MaxAppeals {
-		on.Status = Closed
-	}
-	return c.record(tx, who, "appeal.resolved", on, map[string]any{
+	return c.resolvedTx(tx, who, on, map[string]any{
 		"appeal_id": appeal.AppealID, "status": appeal.Status, "votes": fmt.Sprintf("%d of %d", votes, len(appeal.PanelArbiterIDs)),
 	})
 }

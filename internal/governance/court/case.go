@@ -16,6 +16,7 @@ import (
 	"agentd/internal/governance/inbox"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
 )
 
 // The states of a case.
@@ -71,6 +72,7 @@ type Options struct {
 	Clock     clock.Clock
 	Ledger    ledger.Appender
 	Inbox     inbox.Sender
+	Queue     work.Queue // nil: nothing happens when a deadline passes
 	Agents    Agents
 	Penalties map[string]Executor // by type, but for warnings; a type without one is refused
 }
@@ -137,6 +139,11 @@ func (c *Court) caseKind() resource.Kind[Case] {
 				"filed_by": e.New.FiledBy, "rule_ids": e.New.RuleIDs, "assigned_arbiter_id": e.New.ArbiterID,
 			}); err != nil {
 				return err
+			}
+			if due := e.New.Deadline; due != nil {
+				if err := c.schedule(e.Tx, e.New, "", *due); err != nil {
+					return err
+				}
 			}
 			return c.send(e.Tx, e.New, "case_filed", "A case waits for a ruling", e.New.Reason, "")
 		},

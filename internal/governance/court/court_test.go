@@ -27,6 +27,7 @@ import (
 	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/worksql"
 )
 
 type body = map[string]any
@@ -72,7 +73,7 @@ func newCompany(t *testing.T, db *sqldb.DB) *company {
 		}
 	}
 	c.court = court.New(deps, court.Options{
-		Clock: c.clock, Ledger: c, Inbox: c, Agents: c,
+		Clock: c.clock, Ledger: c, Inbox: c, Agents: c, Queue: worksql.New(db, c.clock, func(string) {}),
 		Penalties: map[string]court.Executor{
 			court.TerminateAgent: {DoTx: note("terminate")},
 			court.SuspendAgent: {

@@ -19,6 +19,7 @@ import (
 	"agentd/internal/governance/inbox"
 	"agentd/internal/governance/ledger"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/kernel/work"
 )
 
 // The states of a proposal.
@@ -78,6 +79,7 @@ type Options struct {
 	Clock  clock.Clock
 	Ledger ledger.Appender
 	Inbox  inbox.Sender
+	Queue  work.Queue // nil: votes stay open until somebody counts them
 	// Agent reports whether a company has an agent. Errors: fault.NotFound.
 	Agent func(tx txn.Tx, tenant, id string) error
 	// Executors are by proposal type. A type without one is refused.
@@ -126,6 +128,9 @@ func (v *Voting) proposalKind() resource.Kind[Proposal] {
 				return nil
 			}
 			if err := v.notify(e.Tx, e.New); err != nil {
+				return err
+			}
+			if err := v.schedule(e.Tx, e.New); err != nil {
 				return err
 			}
 			return v.record(e.Tx, e.Who, "proposal.created", e.New, nil)

@@ -29,6 +29,7 @@ import (
 	"agentd/internal/store/resourcesql"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
+	"agentd/internal/store/worksql"
 )
 
 var errExecutor = errors.New("the agent is gone")
@@ -37,7 +38,7 @@ var errExecutor = errors.New("the agent is gone")
 type poll struct {
 	t      *testing.T
 	v      *voting.Voting
-	clock  *fakeClock
+	clock  *clock.Fake
 	admin  authz.Caller
 	agents []string
 
@@ -48,22 +49,15 @@ type poll struct {
 	ended []string // agents that were terminated
 }
 
-type fakeClock struct {
-	clock.Clock
-	now time.Time
-}
-
-func (c *fakeClock) Now() time.Time { return c.now }
-
 func newPoll(t *testing.T, db *sqldb.DB) *poll {
 	t.Helper()
 	deps, _ := resourcetest.Deps(resourcesql.New(db), db)
 	p := &poll{
-		t: t, clock: &fakeClock{now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}, agents: []string{ident.New(), ident.New()},
+		t: t, clock: clock.NewFake(), agents: []string{ident.New(), ident.New()},
 		admin: authz.Caller{TenantID: ident.New(), UserID: "ada", Role: authz.Admin},
 	}
 	p.v = voting.New(deps, voting.Options{
-		Clock: p.clock, Ledger: p, Inbox: p,
+		Clock: p.clock, Ledger: p, Inbox: p, Queue: worksql.New(db, p.clock, func(string) {}),
 		Agent: func(_ txn.Tx, tenant, id string) error {
 			if tenant == p.admin.TenantID && slices.Contains(p.agents, id) {
 				return nil
@@ -256,7 +250,7 @@ func TestTally(t *testing.T) {
 					p.must(who, "castBallot", id, map[string]any{"vote": b.vote, "weight": b.weight})
 				}
 				if test.late {
-					p.clock.now = p.clock.now.Add(48 * time.Hour)
+					p.clock.Advance(48 * time.Hour)
 				}
 				got := p.must(p.admin, "tallyVotes", id, nil)
 				if got["status"] != test.want || got["outcome"] != test.want || p.status(id) != "closed" {
@@ -295,7 +289,7 @@ func TestBallots(t *testing.T) {
 				t.Errorf("%s by a stranger: %v", act, err)
 			}
 		}
-		p.clock.now = p.clock.now.Add(48 * time.Hour)
+		p.clock.Advance(48 * time.Hour)
 		if _, err := p.call(bob, "castBallot", id, map[string]any{"vote": "yes"}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("too late: %v", err)
 		}

@@ -70,12 +70,22 @@ type Session struct {
 	SuccessURL, CancelURL string
 }
 
+// NewPrice is a price that Stripe does not have yet.
+type NewPrice struct {
+	Plan, Product string // the id of the plan, and what customers read on invoices
+	Amount        int64  // in the smallest unit of Currency
+	Currency      string // three lower-case letters
+	Interval      string // month or year
+}
+
 // Gateway is the port to Stripe's API. Errors: Upstream, UpstreamTimeout.
 type Gateway interface {
 	// Checkout returns the URL of a page on which a plan is bought.
 	Checkout(ctx context.Context, key string, s Session) (string, error)
 	// Portal returns the URL of a page on which a customer manages the subscription.
 	Portal(ctx context.Context, key, customer, returnURL string) (string, error)
+	// CreatePrice makes a product of a price that recurs, and returns Stripe's ids of both.
+	CreatePrice(ctx context.Context, key string, p NewPrice) (price, product string, err error)
 	// Account returns the account of a key, and whether it is for real payments.
 	Account(ctx context.Context, key string) (id string, live bool, err error)
 }

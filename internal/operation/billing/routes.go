@@ -43,7 +43,7 @@ func (s *Service) Routes() []route.Route {
 		Example: `{"trial_days":14}`,
 	}), []route.Route{
 		route.Action(checkout, s.checkout), route.Action(portal, s.portal), route.Action(trial, s.trial), route.Action(webhook, s.receive),
-		route.Action(test, s.test),
+		route.Action(test, s.test), s.priceRoute(),
 	})
 }
 

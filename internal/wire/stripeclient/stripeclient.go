@@ -1,4 +1,4 @@
-// Package stripeclient calls the three operations of Stripe's API that billing needs. The
+// Package stripeclient calls the few operations of Stripe's API that billing needs. The
 // API is forms with brackets, and JSON; docs/adr/0120 says why Stripe's own library is not
 // used.
 package stripeclient
@@ -80,6 +80,22 @@ func (c *Client) Checkout(ctx context.Context, key string, s billing.Session) (s
 // Portal implements billing.Gateway.
 func (c *Client) Portal(ctx context.Context, key, customer, returnURL string) (string, error) {
 	return c.page(ctx, key, "/v1/billing_portal/sessions", url.Values{"customer": {customer}, "return_url": {returnURL}})
+}
+
+// CreatePrice implements billing.Gateway.
+func (c *Client) CreatePrice(ctx context.Context, key string, p billing.NewPrice) (price, product string, err error) {
+	var out struct {
+		ID      string `json:"id"`
+		Product string `json:"product"`
+	}
+	err = c.call(ctx, http.MethodPost, key, "/v1/prices", url.Values{
+		"unit_amount": {strconv.FormatInt(p.Amount, 10)}, "currency": {p.Currency}, "recurring[interval]": {p.Interval},
+		"product_data[name]": {p.Product}, "product_data[metadata][plan_id]": {p.Plan}, "metadata[plan_id]": {p.Plan},
+	}, &out)
+	if err == nil && (out.ID == "" || len(out.ID) > 255 || len(out.Product) > 255) {
+		err = unusable(errors.New("/v1/prices answered without an id"))
+	}
+	return out.ID, out.Product, err
 }
 
 // page creates a page of Stripe.

@@ -78,6 +78,12 @@ func (s *stripe) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		_, _ = fmt.Fprint(w, `{"id":"cs_test_1","object":"checkout.session","url":"https://checkout.stripe.com/c/pay/cs_test_1"}`)
+	case "/v1/prices":
+		if form["product_data[name]"] == "Refused" {
+			refuse(400, "Invalid currency: xxx")
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"id":"price_made","object":"price","product":"prod_1","unit_amount":1900}`)
 	case "/v1/billing_portal/sessions":
 		if form["customer"] != "cus_1" {
 			refuse(404, "No such customer")
@@ -128,7 +134,7 @@ func TestBilling(t *testing.T) {
 		c.Billing = config.Billing{StripeBaseURL: sim.URL, StripeSecretKey: secret.New("sk_test_1"), StripeWebhookSecret: secret.New(signingSecret)}
 	})
 	tenant, owner := n.CreateTenant(object{"name": "Bakery"})
-	configureStripe(n, owner)
+	configureStripe(n, owner, sim)
 	owner.Expect(400, "POST", checkout, object{"plan_id": "nothing"})
 	owner.Expect(422, "POST", checkout, object{"plan_id": "pro", "success_url": "https://evil.example/"})
 	owner.Expect(422, "POST", checkout, object{"plan_id": "pro", "cancel_url": "javascript:alert(1)"})
@@ -219,13 +225,14 @@ func TestBilling(t *testing.T) {
 }
 
 // configureStripe sets the price of a plan, which cannot be bought before.
-func configureStripe(n, owner *apptest.Server) {
+func configureStripe(n, owner *apptest.Server, sim *stripe) {
 	t := n.T
 	t.Helper()
 	owner.Expect(400, "POST", checkout, object{"plan_id": "pro"}) // it has no price yet
 	for _, wrong := range []object{{"prices": object{"gold": "price_1"}}, {"prices": object{"pro": ""}}, {"trial_days": -1}} {
 		n.Expect(422, "PUT", stripeConfig, wrong)
 	}
+	createPrices(n, sim)
 	set := n.Expect(200, "PUT", stripeConfig, object{"prices": object{"pro": "price_pro"}, "trial_days": 14})
 	if set["secret_key"] == "sk_test_1" || set["webhook_secret"] == signingSecret || set["enabled"] != true {
 		t.Errorf("the settings: %v", set)
@@ -236,6 +243,43 @@ func configureStripe(n, owner *apptest.Server) {
 	plans := owner.Expect(200, "GET", "/api/v1/billing/plans", nil)["plans"].([]any)
 	if plans[0].(object)["checkout_available"] != false || plans[1].(object)["checkout_available"] != true {
 		t.Errorf("plans: %v", plans)
+	}
+}
+
+// createPrices makes prices at Stripe, which sell their plan.
+func createPrices(n *apptest.Server, sim *stripe) {
+	t := n.T
+	t.Helper()
+	path := "/api/v1/admin/config/plans/pro/stripe-price"
+	made := n.Expect(200, "POST", path, object{"amount_cents": 1900})
+	want := object{
+		"plan_id": "pro", "stripe_price_id": "price_made", "stripe_product_id": "prod_1", "amount_cents": 1900.0, "currency": "usd", "interval": "month",
+	}
+	if diff := cmp.Diff(want, made); diff != "" {
+		t.Error(diff)
+	}
+	n.Expect(200, "POST", path, object{"amount_cents": 19000, "currency": "EUR", "interval": "year", "product_name": "Pro, a year"})
+	for _, sent := range []map[string]string{
+		{"unit_amount": "1900", "currency": "usd", "recurring[interval]": "month", "product_data[name]": "Pro"},
+		{"unit_amount": "19000", "currency": "eur", "recurring[interval]": "year", "product_data[name]": "Pro, a year"},
+	} {
+		sent["metadata[plan_id]"], sent["product_data[metadata][plan_id]"] = "pro", "pro"
+		if diff := cmp.Diff(sent, <-sim.forms); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if prices := n.Expect(200, "GET", stripeConfig, nil)["prices"].(object); prices["pro"] != "price_made" {
+		t.Errorf("the plan is sold at %v", prices)
+	}
+	n.Expect(404, "POST", "/api/v1/admin/config/plans/gold/stripe-price", object{"amount_cents": 1})
+	for _, wrong := range []object{{}, {"amount_cents": 0}, {"amount_cents": 1, "currency": "euro"}, {"amount_cents": 1, "interval": "day"},
+		{"amount_cents": 1, "product_name": "a\nb"}} {
+		n.Expect(422, "POST", path, wrong)
+	}
+	n.Expect(502, "POST", path, object{"amount_cents": 5, "product_name": "Refused"})
+	<-sim.forms
+	if prices := n.Expect(200, "GET", stripeConfig, nil)["prices"].(object); prices["pro"] != "price_made" {
+		t.Errorf("after a refusal the plan is sold at %v", prices)
 	}
 }
 

@@ -114,6 +114,7 @@ var needsPerson = map[string]bool{
 	"getPublicAgentCard": true, "getPublicSession": true, "sendPublicMessage": true, "streamPublicSessionEvents": true, "respondToPublicHitl": true,
 	"cancelPublicRun": true, "uploadPublicImage": true, "reportPublicSession": true, "getPublicFileContent": true,
 	"createCheckoutSession": true, "createBillingPortalSession": true, "handleStripeWebhook": true, "testAdminStripeConfig": true,
+	"createPlanStripePrice": true,
 }
 
 // createKeys makes two keys, and two of each thing that keeps a credential of the company.

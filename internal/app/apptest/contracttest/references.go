@@ -161,6 +161,7 @@ var References = map[string]string{
 // something beside one.
 var PlainParameters = map[string]bool{
 	"versionNum": true, "machine": true, "label": true, "entity": true, "provider": true,
+	"planId":  true, // of the deployment
 	"slug":    true, // of a profile that everybody sees
 	"version": true, // a number, of which every agent has its own
 	"shareId": true, // the link authorizes its reader

@@ -67,7 +67,7 @@ func (m *Messages) Create(w http.ResponseWriter, r *http.Request, who authz.Call
 		return err
 	}
 	req.applyThinkingBudget(&modelReq, call.Target().Capabilities)
-	modelReq.Budget = answerBudget
+	modelReq.Budget, modelReq.CacheKey = answerBudget, req.cacheKey(who.TenantID)
 	w.Header()["Request-Id"] = []string{httpapi.RequestID(r.Context())}
 	if req.Streams() {
 		return m.stream(r, call, req, modelReq)

@@ -25,6 +25,7 @@ type Request struct {
 	_ struct{} `json:"-" name:"MessagesRequest"`
 	Prompt
 	BetaFields
+	CacheFields
 
 	MaxTokens     int             `json:"max_tokens" required:"true" minimum:"1" doc:"Maximum number of output tokens."`
 	Stream        *bool           `json:"stream,omitzero" nullable:"true" doc:"true: the answer is a stream of server-sent events. Default: false."`
@@ -56,6 +57,7 @@ type Tool struct {
 	Name        string         `json:"name,omitzero" doc:"Name of the tool, as the model calls it."`
 	Description *string        `json:"description,omitzero" nullable:"true" doc:"What the tool does, for the model."`
 	InputSchema jsontext.Value `json:"input_schema,omitzero" doc:"A JSON Schema of an object."`
+	CacheFields
 }
 
 // ToolChoice sets whether the model calls tools.

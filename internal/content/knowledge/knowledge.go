@@ -131,8 +131,9 @@ type Store interface {
 	DeleteAllTx(tx txn.Tx, tenant, base string) error
 	// Get returns a document. Errors: fault.NotFound.
 	Get(ctx context.Context, tenant, base, id string) (Document, error)
-	// CountBytes returns the bytes of a base's documents.
-	CountBytes(ctx context.Context, tenant, base string) (int64, error)
+	// CountBytes returns the bytes of the documents of bases, by base; those without
+	// documents are left out.
+	CountBytes(ctx context.Context, tenant string, bases []string) (map[string]int64, error)
 	// List returns documents newest first, after an id; limit 0 means all.
 	List(ctx context.Context, tenant, base, after string, limit int) ([]Document, error)
 	ListNames(ctx context.Context, tenant, base string, ids []string) (map[string]string, error)

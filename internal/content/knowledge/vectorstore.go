@@ -43,11 +43,11 @@ func (s *Service) CreateVectorStore(
 func (s *Service) UpdateVectorStore(
 	ctx context.Context, who authz.Caller, id string, e VectorStoreEdit, answer func(*VectorStore) any,
 ) (*VectorStore, error) {
-	size, err := s.Store.CountBytes(ctx, who.TenantID, id)
+	sizes, err := s.Store.CountBytes(ctx, who.TenantID, []string{id})
 	if err != nil {
 		return nil, err
 	}
-	changed := func(b *base) *VectorStore { return &VectorStore{Base: s.alone(b), Metadata: b.Metadata, Bytes: size} }
+	changed := func(b *base) *VectorStore { return s.asVectorStore(b, sizes) }
 	b, err := s.bases.Update(ctx, who, id, func(tx txn.Tx, b *base) error {
 		e.apply(b)
 		return txn.Answer(tx, answer(changed(b)))
@@ -94,7 +94,11 @@ func (s *Service) VectorStore(ctx context.Context, tenant, id string) (*VectorSt
 	if err != nil {
 		return nil, err
 	}
-	return s.asVectorStore(ctx, b)
+	sizes, err := s.Store.CountBytes(ctx, tenant, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	return s.asVectorStore(b, sizes), nil
 }
 
 // VectorStores returns bases newest first, after an id.
@@ -103,16 +107,21 @@ func (s *Service) VectorStores(ctx context.Context, tenant, after string, limit 
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]string, len(found))
+	for i, b := range found {
+		ids[i] = b.ID
+	}
+	sizes, err := s.Store.CountBytes(ctx, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]*VectorStore, len(found))
 	for i, b := range found {
-		if out[i], err = s.asVectorStore(ctx, b); err != nil {
-			return nil, err
-		}
+		out[i] = s.asVectorStore(b, sizes)
 	}
 	return out, nil
 }
 
-func (s *Service) asVectorStore(ctx context.Context, b *base) (*VectorStore, error) {
-	size, err := s.Store.CountBytes(ctx, b.TenantID, b.ID)
-	return &VectorStore{Base: s.alone(b), Metadata: b.Metadata, Bytes: size}, err
+func (s *Service) asVectorStore(b *base, sizes map[string]int64) *VectorStore {
+	return &VectorStore{Base: s.alone(b), Metadata: b.Metadata, Bytes: sizes[b.ID]}
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"slices"
 
 	"agentd/internal/base/fault"
 	"agentd/internal/base/txn"
@@ -68,9 +69,32 @@ func (s *Store) Get(ctx context.Context, tenant, base, id string) (knowledge.Doc
 }
 
 // CountBytes implements knowledge.Store.
-func (s *Store) CountBytes(ctx context.Context, tenant, base string) (bytes int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COALESCE(SUM(size_bytes), 0) FROM kb_documents`+ofBase, tenant, base).Scan(&bytes)
-	return bytes, err
+func (s *Store) CountBytes(ctx context.Context, tenant string, bases []string) (map[string]int64, error) {
+	sizes := make(map[string]int64, len(bases))
+	for ids := range slices.Chunk(bases, sqldb.MaxIn) {
+		in, args := sqldb.In(ids, tenant)
+		rows, err := s.db.Query(ctx, `SELECT kb_id, SUM(size_bytes) FROM kb_documents WHERE tenant_id = ? AND kb_id`+in+` GROUP BY kb_id`, args...)
+		if err != nil {
+			return nil, err
+		}
+		if err := scanSizes(rows, sizes); err != nil {
+			return nil, err
+		}
+	}
+	return sizes, nil
+}
+
+func scanSizes(rows *sql.Rows, into map[string]int64) error {
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var size int64
+		if err := rows.Scan(&id, &size); err != nil {
+			return err
+		}
+		into[id] = size
+	}
+	return rows.Err()
 }
 
 // List implements knowledge.Store.

@@ -73,7 +73,8 @@ func (s *Store) CountBytes(ctx context.Context, tenant string, bases []string) (
 	sizes := make(map[string]int64, len(bases))
 	for ids := range slices.Chunk(bases, sqldb.MaxIn) {
 		in, args := sqldb.In(ids, tenant)
-		rows, err := s.db.Query(ctx, `SELECT kb_id, SUM(size_bytes) FROM kb_documents WHERE tenant_id = ? AND kb_id`+in+` GROUP BY kb_id`, args...)
+		rows, err := s.db.Query(ctx,
+			`SELECT kb_id, SUM(size_bytes) FROM kb_documents WHERE tenant_id = ? AND kb_id`+in+` GROUP BY kb_id`, args...)
 		if err != nil {
 			return nil, err
 		}

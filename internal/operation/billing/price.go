@@ -14,7 +14,8 @@ import (
 func (s *Service) priceRoute() route.Route {
 	row := setting.Operation("POST", "/config/plans/{planId}/stripe-price", "createPlanStripePrice", "Create the price of a plan at Stripe",
 		"Makes a product and its recurring price at Stripe, and sells the plan at that price from now on, as prices of the "+
-			"settings of Stripe say. Subscriptions that exist keep their price. Two calls without an Idempotency-Key make two prices.", 404, 501, 502, 504)
+			"settings of Stripe say. Subscriptions that exist keep their price. "+
+			"Two calls without an Idempotency-Key make two prices.", 404, 501, 502, 504)
 	row.Outside, row.Example = true, `{"amount_cents":1900,"currency":"eur"}`
 	return route.Action(row, s.createPrice)
 }

@@ -50,10 +50,10 @@ func providerOutage(t *testing.T, fault string, lasts time.Duration) {
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		a := modeltest.ToolRounds(rounds, modeltest.Answer{Text: "All of it is done."})(req)
 		a.TTFT = takes
-		busy.begin(takes)
 		switch {
 		case !down.Load():
 			answered.Add(1)
+			busy.begin(takes) // the others end at once
 		case fault == "broken":
 			refused.Add(1)
 			if a.Text != "" {
@@ -82,7 +82,6 @@ func providerOutage(t *testing.T, fault string, lasts time.Duration) {
 			line.down()
 		}
 		<-time.After(lasts)
-		busy.reset()
 		if back = time.Now(); fault == "refused" {
 			line.up()
 		}

@@ -47,13 +47,13 @@ type (
 )
 
 func (s *Service) createPrice(ctx context.Context, who authz.Caller, in *priceIn) (*createdPrice, error) {
-	set, err := s.settings()
-	if err != nil {
-		return nil, err
-	}
 	plan, known := s.Plans.Of(in.Plan)
 	if !known {
 		return nil, fault.NewNotFound("plan")
+	}
+	set, err := s.settings()
+	if err != nil {
+		return nil, err
 	}
 	b := in.Body
 	if b.Product = strings.TrimSpace(b.Product); b.Product == "" {

@@ -306,6 +306,7 @@ func (c *Company) createMemories(agent string, add func(parameter, id string)) {
 	add("label", "human")
 	add("provider", apptest.Corp)
 	add("entity", "somebody")
+	add("planId", "self_hosted")
 	beside := c.Admin()
 	apptest.Eventually(c.T, func() bool {
 		return len(beside.Query(`SELECT work_key FROM work WHERE kind IN ('embed', 'change') OR kind = 'search' AND work_key <> 'runs'`)) == 0

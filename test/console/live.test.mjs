@@ -34,6 +34,8 @@ async function settled(p) {
 }
 
 test('a run that is started elsewhere appears, and nothing is asked for meanwhile', async () => {
+  await settled(page); // the page after the sign-in has a stream of its own
+  asked.length = 0;
   await page.goto(`${url}/runs`);
   await page.waitForSelector('td:has-text("the first")');
   await settled(page);

@@ -298,6 +298,9 @@ func TestRestoreOfAnOlderSchema(t *testing.T) {
 }
 
 func TestPassphrase(t *testing.T) {
+	if underRace {
+		t.Skip("played without the race detector; see .ci/run")
+	}
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.SQLite)
 	carry := backupsql.Carried{SecretKeys: [][]byte{other, key}, BackupKeys: [][]byte{key}}

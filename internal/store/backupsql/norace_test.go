@@ -1,0 +1,5 @@
+//go:build !race
+
+package backupsql_test
+
+const underRace = false

@@ -289,5 +289,6 @@ func TestLongEntriesAreCut(t *testing.T) {
 func FuzzSettings(f *testing.F) {
 	f.Add([]byte(extracting))
 	f.Add([]byte(`{"core_memory":{"enabled":true,"blocks":[{"label":"x","max_tokens":1e99}]},"decay_half_life_days":-1}`))
-	f.Fuzz(func(_ *testing.T, raw []byte) { new(memory.Service).Wants(raw) })
+	s := &memory.Service{Defaults: defaults}
+	f.Fuzz(func(_ *testing.T, raw []byte) { s.Wants(raw) })
 }

@@ -92,9 +92,12 @@ func newRig(t *testing.T, db *sqldb.DB, embeds bool) *rig {
 		Service: &memory.Service{
 			Store: memorysql.New(db), Search: retrieval.New(search), Agents: agents, Writer: db, Queue: queue, Cursors: cursors,
 			Clock: c, Log: slog.New(slog.DiscardHandler), Runs: runs, Models: b, Client: b,
+			Defaults: defaults,
 		},
 	}
 }
+
+func defaults() memory.Defaults { return memory.Defaults{Entries: 10_000, Most: 100_000, Recall: 5} }
 
 func each(t *testing.T, test func(r *rig)) {
 	t.Helper()

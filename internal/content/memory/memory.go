@@ -37,18 +37,15 @@ var Types = []string{Episodic, Semantic, Procedural, Note}
 
 // Limits of entries.
 const (
-	maxContent    = 2 << 20 // bytes
-	maxTags       = 20
-	maxTag        = 64 // characters
-	maxEntity     = 200
-	maxMetadata   = 64 << 10
-	maxImport     = 2000
-	defaultBoost  = 0.5
-	defaultMost   = 10_000 // entries of an agent without memory.max_entries
-	greatestMost  = 100_000
-	pageSize      = 20
-	pageMost      = 200
-	defaultRecall = 5
+	maxContent   = 2 << 20 // bytes
+	maxTags      = 20
+	maxTag       = 64 // characters
+	maxEntity    = 200
+	maxMetadata  = 64 << 10
+	maxImport    = 2000
+	defaultBoost = 0.5
+	pageSize     = 20
+	pageMost     = 200
 )
 
 // Entry is a memory entry.
@@ -153,7 +150,7 @@ type Service struct {
 	// Spent, if set, is called with the usage of a model call of extraction.
 	Spent func(ctx context.Context, tenant, agent string, target model.Target, u model.Usage)
 
-	// Defaults returns how much agents remember; nil: the program's.
+	// Defaults returns how much agents remember, where they do not say.
 	Defaults func() Defaults
 
 	settings settingsCache

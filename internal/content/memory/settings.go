@@ -32,15 +32,8 @@ type Defaults struct {
 	Recall  int // entries that a run recalls without memory.retrieval_limit
 }
 
-func (s *Service) defaults() Defaults {
-	if s.Defaults == nil {
-		return Defaults{defaultMost, greatestMost, defaultRecall}
-	}
-	return s.Defaults()
-}
-
 // read decodes the memory field of an agent.
-func (s *Service) read(raw []byte) settings { return readSettings(raw, s.defaults()) }
+func (s *Service) read(raw []byte) settings { return readSettings(raw, s.Defaults()) }
 
 func readSettings(raw []byte, d Defaults) settings {
 	s := settings{most: min(d.Entries, d.Most), strategy: textindex.Hybrid, limit: d.Recall}

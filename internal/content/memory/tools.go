@@ -90,7 +90,7 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	args := struct {
 		Query string `json:"query"`
 		Limit int    `json:"limit"`
-	}{Limit: s.defaults().Recall}
+	}{Limit: s.Defaults().Recall}
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}

@@ -47,15 +47,6 @@ func (v *Voting) Handle(ctx context.Context, lease work.Lease) error {
 				Path:    "/api/v1/governance/voting/proposals/" + p.ID, AgentID: AgentOf(p.Payload), Key: "proposal_passed/" + p.ID,
 			})
 		}
-		system := authz.Caller{TenantID: p.TenantID}
-		if _, err := v.proposals.UpdateTx(tx, system, p.ID, func(p *Proposal) error {
-			p.Status, p.Result = closed, result
-			return nil
-		}); err != nil {
-			return err
-		}
-		return v.record(tx, system, "proposal.closed", p, map[string]any{
-			"status": result.Status, "approve_weight": result.ApproveWeight, "reject_weight": result.RejectWeight,
-		})
+		return v.end(tx, authz.Caller{TenantID: p.TenantID}, p, closed, result, "proposal.closed", map[string]any{})
 	})
 }

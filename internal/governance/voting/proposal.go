@@ -79,7 +79,7 @@ type Options struct {
 	Clock  clock.Clock
 	Ledger ledger.Appender
 	Inbox  inbox.Sender
-	Queue  work.Queue // nil: votes stay open until somebody counts them
+	Queue  work.Queue // nil: votes stay open until they are tallied
 	// Agent reports whether a company has an agent. Errors: fault.NotFound.
 	Agent func(tx txn.Tx, tenant, id string) error
 	// Executors are by proposal type. A type without one is refused.

@@ -36,21 +36,24 @@ func (v *Voting) tally(ctx context.Context, who authz.Caller, in *tallyIn) (*Res
 			}
 			status = executed
 		}
-		if _, err := v.proposals.UpdateTx(tx, who, p.ID, func(p *Proposal) error {
-			p.Status, p.Result = status, result
-			return nil
-		}); err != nil {
-			return err
-		}
-		if err := v.record(tx, who, "proposal.tallied", p, map[string]any{
-			"status": result.Status, "approve_weight": result.ApproveWeight, "reject_weight": result.RejectWeight,
-			"executed": status == executed,
-		}); err != nil {
+		if err := v.end(tx, who, p, status, result, "proposal.tallied", map[string]any{"executed": status == executed}); err != nil {
 			return err
 		}
 		return txn.Answer(tx, result)
 	})
 	return result, err
+}
+
+// end stores the end of a vote, and records it with further details.
+func (v *Voting) end(tx txn.Tx, who authz.Caller, p *Proposal, status string, r *Result, action string, details map[string]any) error {
+	if _, err := v.proposals.UpdateTx(tx, who, p.ID, func(p *Proposal) error {
+		p.Status, p.Result = status, r
+		return nil
+	}); err != nil {
+		return err
+	}
+	details["status"], details["approve_weight"], details["reject_weight"] = r.Status, r.ApproveWeight, r.RejectWeight
+	return v.record(tx, who, action, p, details)
 }
 
 // count adds up the ballots: a proposal is passed by at least one yes, and a share of

@@ -1,5 +1,5 @@
-// Package audience shows the operator who comes to a deployment: visits of its pages, as
-// they are counted by name, and sign-ups and sign-ins, as they are in the audit logs.
+// Package audience counts visits, sign-ups and sign-ins of a deployment for its operator.
+// Visits are the events that pages count by name; the others are read from the audit logs.
 package audience
 
 import (
@@ -15,7 +15,7 @@ import (
 	"agentd/internal/operation/setting"
 )
 
-// Type is what somebody did.
+// Type is the kind of an arrival.
 type Type string
 
 // The types of arrivals, each of which is kept.
@@ -30,7 +30,7 @@ type Arrival struct {
 
 	EventID  string    `json:"event_id" format:"uuid" required:"true" doc:"Entry of the company's audit log."`
 	At       time.Time `json:"ts" required:"true"`
-	Type     Type      `json:"type" enum:"signup,login" required:"true" doc:"signup: somebody made a company; login: somebody signed in."`
+	Type     Type      `json:"type" enum:"signup,login" required:"true" doc:"signup: a person created a company; login: a member signed in."`
 	TenantID string    `json:"tenant_id" required:"true"`
 	UserID   string    `json:"visitor_id" required:"true" doc:"The member; empty: none is known."`
 }
@@ -71,7 +71,8 @@ type span struct {
 	Days int    `json:"days" required:"true"`
 }
 
-type totals struct {
+// Figures are how often each thing happened.
+type Figures struct {
 	_ struct{} `json:"-" name:"AdminAnalyticsTotals"`
 
 	Landing int64 `json:"landing_visit" required:"true" doc:"Events landing_visit that pages sent to POST /public/track."`
@@ -84,27 +85,23 @@ type totals struct {
 type dayFigures struct {
 	_ struct{} `json:"-" name:"AdminAnalyticsDay"`
 
-	Date    string `json:"date" format:"date" required:"true" doc:"The day, UTC."`
-	Landing int64  `json:"landing_visit" required:"true"`
-	Pages   int64  `json:"page_view" required:"true"`
-	Signups int64  `json:"signup" required:"true"`
-	Logins  int64  `json:"login" required:"true"`
-	Opens   int64  `json:"app_open" required:"true"`
+	Date string `json:"date" format:"date" required:"true" doc:"The day, UTC."`
+	Figures
 }
 
 // add adds to the number of a name; others are left out.
-func (d *dayFigures) add(name string, n int64) {
+func (f *Figures) add(name string, n int64) {
 	switch name {
 	case "landing_visit":
-		d.Landing += n
+		f.Landing += n
 	case "page_view":
-		d.Pages += n
+		f.Pages += n
 	case "app_open":
-		d.Opens += n
+		f.Opens += n
 	case string(Signup):
-		d.Signups += n
+		f.Signups += n
 	case string(Login):
-		d.Logins += n
+		f.Logins += n
 	}
 }
 
@@ -113,7 +110,7 @@ type Overview struct {
 	_ struct{} `json:"-" name:"AdminAnalyticsOverview"`
 
 	Range      span         `json:"range" required:"true"`
-	Totals     totals       `json:"totals" required:"true"`
+	Totals     Figures      `json:"totals" required:"true"`
 	Signups    int64        `json:"signups_30d" required:"true" doc:"Sign-ups of the last 30 days, whatever the range."`
 	Conversion *float64     `json:"conversion_rate" required:"true" doc:"Sign-ups for each landing_visit of the range. Null: there was no such visit."`
 	Days       []dayFigures `json:"timeseries" required:"true" doc:"Every day of the range, the oldest first."`
@@ -141,6 +138,7 @@ func (s *Service) overview(ctx context.Context, _ authz.Caller, in *overviewIn) 
 		for _, c := range all {
 			if i, ok := at[c.Day]; ok {
 				out.Days[i].add(c.Name, c.Number)
+				out.Totals.add(c.Name, c.Number)
 			}
 			if c.Name == string(Signup) && c.Day >= month.Format(dayForm) {
 				out.Signups += c.Number
@@ -160,11 +158,6 @@ func (s *Service) overview(ctx context.Context, _ authz.Caller, in *overviewIn) 
 			return out, err
 		}
 		out.Truncated = count(all) >= maxCounted || out.Truncated
-	}
-	for _, d := range out.Days {
-		t := &out.Totals
-		t.Landing, t.Pages, t.Opens = t.Landing+d.Landing, t.Pages+d.Pages, t.Opens+d.Opens
-		t.Signups, t.Logins = t.Signups+d.Signups, t.Logins+d.Logins
 	}
 	if out.Totals.Landing > 0 {
 		rate := float64(out.Totals.Signups) / float64(out.Totals.Landing)
@@ -211,7 +204,7 @@ func (s *Service) events(ctx context.Context, _ authz.Caller, in *eventsIn) (Arr
 // Routes returns the operations.
 func (s *Service) Routes() []route.Route {
 	return []route.Route{
-		route.Action(setting.Operation("GET", "/analytics/overview", "getPlatformAnalyticsOverview", "Get how many people came",
+		route.Action(setting.Operation("GET", "/analytics/overview", "getPlatformAnalyticsOverview", "Get visits, sign-ups and sign-ins by day",
 			"Visits of pages, sign-ups and sign-ins of all companies by day. Countries, devices, browsers and referrers of visitors are not kept."),
 			s.overview),
 		route.Action(setting.Operation("GET", "/analytics/events", "listPlatformAnalyticsEvents", "List sign-ups and sign-ins",

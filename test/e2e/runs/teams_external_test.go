@@ -12,7 +12,7 @@ import (
 )
 
 // Agents of another system, which here is the same server, are workers of a team, and are
-// called by a2a_send: with a credential that is stored for them and shown to nobody.
+// called by a2a_send: with a credential that is stored for them and never shown.
 func TestTeamsWithExternalWorkers(t *testing.T) {
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Respond(func(r modeltest.Request) modeltest.Answer {

@@ -223,15 +223,16 @@ func TestOAuthStartsThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		provider string
 		body     object
+		kind     fault.Kind
 	}{
-		"unknown provider":  {"facebook", object{}},
-		"other connector":   {"github", object{"connector_id": "slack"}},
-		"unknown agent":     {"github", object{"agent_id": nobody}},
-		"bad scope":         {"github", object{"scopes": []string{"a b"}}},
-		"bad extra":         {"github", object{"extra": object{"color": "red"}}},
-		"other integration": {"github", object{"integration_id": ident.New()}},
+		"unknown provider":  {"facebook", object{}, fault.Invalid},
+		"other connector":   {"github", object{"connector_id": "slack"}, fault.Invalid},
+		"unknown agent":     {"github", object{"agent_id": nobody}, fault.NotFound},
+		"bad scope":         {"github", object{"scopes": []string{"a b"}}, fault.Invalid},
+		"bad extra":         {"github", object{"extra": object{"color": "red"}}, fault.Invalid},
+		"other integration": {"github", object{"integration_id": ident.New()}, fault.NotFound},
 	} {
-		if _, err := f.do("startIntegrationOAuth", test.body, test.provider); !fault.Is(err, fault.Invalid) {
+		if _, err := f.do("startIntegrationOAuth", test.body, test.provider); !fault.Is(err, test.kind) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

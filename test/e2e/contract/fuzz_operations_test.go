@@ -263,7 +263,7 @@ func TestMutatedBodies(t *testing.T) {
 				_, _ = seed.Write([]byte(op.ID))
 				rounds := 6
 				if op.BodySchema != nil {
-					rounds = 30
+					rounds = 20
 				}
 				statuses := map[int]int{}
 				alike := func() bool {

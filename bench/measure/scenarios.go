@@ -25,6 +25,8 @@ const (
 	lastToken  = "tok19"
 )
 
+var calculatingAgent = strings.TrimSuffix(agentBody, "}") + `,"built_in_tools":["calculator"]}`
+
 // scenario is one part of the comparison.
 type scenario struct {
 	name string
@@ -42,6 +44,7 @@ var scenarios = []scenario{
 	{"proxy-soak", true, soakedProxy},
 	{"steps", false, steps},
 	{"teams", false, teamRuns},
+	{"governance", false, governed},
 	{"agents", false, agents},
 	{"once", false, once},
 	{"limits", false, limits},
@@ -245,7 +248,7 @@ func steps(b *bench) error {
 		return err
 	}
 	defer p.stop()
-	agent, err := p.newAgentOf(strings.TrimSuffix(agentBody, "}") + `,"built_in_tools":["calculator"]}`)
+	agent, err := p.newAgentOf(calculatingAgent)
 	if err != nil {
 		return err
 	}

@@ -95,19 +95,36 @@ func (s *ruleset) match(agent string, actions []string) (found []*compiled, by [
 	return found, by
 }
 
+// count returns how many rules are for any agent's act, or a few more.
+func (s *ruleset) count(actions []string) (n int) {
+	for _, action := range actions {
+		n += len(s.exact[action])
+		for _, length := range s.lengths {
+			if length <= len(action) {
+				n += len(s.prefixes[action[:length]])
+			}
+		}
+	}
+	return n
+}
+
 // judge judges an act. An error is that of ctx.
 func (s *ruleset) judge(ctx context.Context, r policy.Run, act policy.Act) (policy.Ruling, error) {
-	var ruling policy.Ruling
 	if s == nil {
-		return ruling, nil
+		return policy.Ruling{}, nil
 	}
-	found, by := s.match(r.AgentID, act.Actions)
+	return s.decide(ctx, &values{run: r, act: act})
+}
+
+// decide judges the act of which these are the values.
+func (s *ruleset) decide(ctx context.Context, v *values) (policy.Ruling, error) {
+	var ruling policy.Ruling
+	found, by := s.match(v.run.AgentID, v.act.Actions)
 	if len(found) == 0 {
 		return ruling, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	v := &values{run: r, act: act}
 	lifts, lifted := int64(0), false
 	for _, c := range found {
 		if c.RuleType != Permission || c.Shadow {
@@ -135,6 +152,7 @@ func (s *ruleset) judge(ctx context.Context, r policy.Run, act policy.Act) (poli
 				effect = max(effect, policy.Deny)
 			}
 			message = fmt.Sprintf("The rule's condition cannot be evaluated (%v). %s", err, c.Principle)
+			v.hasty = v.hasty || errors.Is(err, rule.ErrTooExpensive) || bounded.Err() != nil
 		}
 		ruling.Findings = append(ruling.Findings, policy.Finding{
 			RuleID: c.RuleID, Severity: c.Severity, Action: by[i], Decision: effect.String(), Message: message, Shadow: c.Shadow,
@@ -163,11 +181,12 @@ func (c *compiled) holds(ctx context.Context, v *values) (bool, error) {
 
 // values are the variables of conditions, made when the first is evaluated.
 type values struct {
-	run  policy.Run
-	act  policy.Act
-	done bool
-	made rule.Values
-	err  error
+	run   policy.Run
+	act   policy.Act
+	done  bool
+	made  rule.Values
+	err   error
+	hasty bool // a condition ran out of time, which it might not do again
 }
 
 func (v *values) ready() (rule.Values, error) {

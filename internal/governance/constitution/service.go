@@ -127,6 +127,7 @@ type Service struct {
 	simulating sync.Map
 	states     *cache.Cache[string, standing]
 	sets       *cache.Cache[versionKey, *ruleset]
+	rulings    *cache.Cache[rulingKey, policy.Ruling]
 }
 
 // standing is a state with its rules.
@@ -145,9 +146,10 @@ var _ policy.Governor = (*Service)(nil)
 // New returns the service.
 func New(deps Deps) *Service {
 	return &Service{
-		Deps:   deps,
-		states: cache.New(cache.Options[string, standing]{Most: 10_000, Lasts: cache.For[standing](stateLasts), Elapsed: deps.Elapsed}),
-		sets:   cache.New(cache.Options[versionKey, *ruleset]{Most: 1000}),
+		Deps:    deps,
+		states:  cache.New(cache.Options[string, standing]{Most: 10_000, Lasts: cache.For[standing](stateLasts), Elapsed: deps.Elapsed}),
+		sets:    cache.New(cache.Options[versionKey, *ruleset]{Most: 1000}),
+		rulings: newRulings(),
 	}
 }
 
@@ -229,7 +231,7 @@ func (s *Service) Judge(ctx context.Context, r policy.Run, act policy.Act) (poli
 			Message: "The company is in safe mode: no agent may act.",
 		}}}, nil
 	}
-	return st.rules.judge(ctx, r, act)
+	return s.judge(ctx, st.rules, r, act)
 }
 
 // kinds are the kinds of the ledger's entries about rulings, by the decision.

@@ -1,0 +1,70 @@
+package constitution
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"agentd/internal/base/cache"
+	"agentd/internal/kernel/policy"
+)
+
+const (
+	// rulingsWeight bounds the rulings that are kept, by their bytes.
+	rulingsWeight = 1 << 20
+	// manyRules is from how many rules on looking a ruling up costs less than judging.
+	manyRules = 8
+	// maxRemembered is the size of the largest act whose ruling is kept.
+	maxRemembered = 4 << 10
+)
+
+// rulingKey is all that a ruling depends on: conditions see neither clocks nor chance.
+type rulingKey struct {
+	rules *ruleset // one version of a company's rules
+	act   string   // of a run, as JSON
+}
+
+func newRulings() *cache.Cache[rulingKey, policy.Ruling] {
+	return cache.New(cache.Options[rulingKey, policy.Ruling]{
+		Weight: rulingsWeight,
+		Weigh: func(k rulingKey, r policy.Ruling) uint32 {
+			size := len(k.act) + 128
+			for _, f := range r.Findings {
+				size += len(f.RuleID) + len(f.Action) + len(f.Message) + 128
+			}
+			return uint32(size)
+		},
+	})
+}
+
+// judge judges an act by rules. A run does the same act several times: each call of a
+// tool is judged when it may have to wait and when it is made, and each call of a model
+// is alike. So rulings are kept where many rules are asked.
+func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act policy.Act) (policy.Ruling, error) {
+	if rules == nil {
+		return policy.Ruling{}, nil
+	}
+	if rules.count(act.Actions) < manyRules || len(act.Arguments) > maxRemembered {
+		return rules.judge(ctx, r, act)
+	}
+	var agent, run map[string]any
+	if act.Facts != nil {
+		agent, run = act.Facts()
+	}
+	text, err := json.Marshal([]any{r.TenantID, r.RunID, r.AgentID, agent, run, act.Actions, string(act.Arguments), act.Sources}, json.Deterministic(true))
+	if err != nil || len(text) > maxRemembered {
+		return rules.judge(ctx, r, act)
+	}
+	key := rulingKey{rules, string(text)}
+	if ruling, ok := s.rulings.Get(key); ok {
+		return ruling, ctx.Err()
+	}
+	v := &values{run: r, act: act}
+	ruling, err := rules.decide(ctx, v)
+	if err == nil && !v.hasty {
+		ruling.Findings = slices.Clip(ruling.Findings) // whoever appends copies
+		s.rulings.Set(key, ruling)
+	}
+	return ruling, err
+}

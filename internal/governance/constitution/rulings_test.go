@@ -1,0 +1,75 @@
+package constitution_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"agentd/internal/governance/constitution"
+	"agentd/internal/kernel/policy"
+	"agentd/internal/store/sqldb/sqldbtest"
+)
+
+// An act that a run does again is judged as before, until anything of it or of the rules
+// is another; who changes a ruling changes it for nobody else.
+func TestRulingsOfTheSameAct(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	rules := make([]constitution.Rule, 20)
+	for i := range rules {
+		rules[i] = constitution.Rule{RuleID: fmt.Sprint("r", i), Principle: "p", Action: "tool:*", Severity: "warning", Condition: fmt.Sprintf(
+			"args.amount > %d && run.session_id == 's' && agent.version == 1 && !('web' in sources)", i)}
+	}
+	r.put(rules...)
+	session, version := "s", 1
+	judge := func(run, agent, tool, arguments string, sources ...string) policy.Ruling {
+		t.Helper()
+		ruling, err := r.Judge(t.Context(), policy.Run{TenantID: "acme", RunID: run, AgentID: agent}, policy.Act{
+			Actions: []string{"tool:" + tool}, Arguments: []byte(arguments), Sources: sources,
+			Facts: func() (of, facts map[string]any) {
+				return map[string]any{"version": version}, map[string]any{"session_id": session}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ruling
+	}
+	found := func(ruling policy.Ruling, want int) {
+		t.Helper()
+		if len(ruling.Findings) != want {
+			t.Errorf("%d rules found something, want %d", len(ruling.Findings), want)
+		}
+	}
+	first := judge("1", "g", "pay", `{"amount":5}`)
+	found(first, 5)
+	again := judge("1", "g", "pay", `{"amount":5}`)
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Error(diff)
+	}
+	_ = append(first.Findings, policy.Finding{RuleID: "mine"})
+	_ = append(again.Findings, policy.Finding{RuleID: "mine, too"})
+	if diff := cmp.Diff(first, judge("1", "g", "pay", `{"amount":5}`)); diff != "" {
+		t.Error(diff)
+	}
+	found(judge("1", "g", "pay", `{"amount":6}`), 6)
+	found(judge("1", "g", "pay", `{"amount":5}`, "web"), 0)
+	if got := judge("1", "g", "mail", `{"amount":5}`).Findings[0].Action; got != "tool:mail" {
+		t.Errorf("another tool was judged as %s", got)
+	}
+	session = "other"
+	found(judge("1", "g", "pay", `{"amount":5}`), 0)
+	session, version = "s", 2
+	found(judge("1", "g", "pay", `{"amount":5}`), 0)
+	version = 1
+	long := fmt.Sprintf(`{"amount":5,"text":%q}`, strings.Repeat("x", 8<<10))
+	found(judge("1", "g", "pay", long), 5)
+	found(judge("1", "g", "pay", long), 5)
+	r.put(append(rules[:19:19], constitution.Rule{RuleID: "r19", Principle: "p", Action: "tool:*", Severity: "warning"})...)
+	found(judge("1", "g", "pay", `{"amount":5}`), 6)
+	// A condition that cannot be evaluated is not forgotten either.
+	found(judge("1", "g", "pay", `{"other":5}`), 20)
+	found(judge("1", "g", "pay", `{"other":5}`), 20)
+}

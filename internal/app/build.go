@@ -54,7 +54,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 	grouped := newTeams(p, accounts, content, tools, agents, execution, permitted)
 	governing.constitution.ConnectRuns(execution.past().Acts)
 	measured := newInsight(p, out, models, accounts, delivery, agents, execution)
-	tools.connect(p, execution.runs, agents.agents, permitted, grouped)
+	tools.connect(p, execution.runs, agents, permitted, grouped)
 	agents.connect(execution.runs)
 	machines.connect(execution)
 	members.connect(accounts)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"agentd/internal/agents/agent"
 	"agentd/internal/content/webtool"
 	"agentd/internal/execution/delegation"
 	"agentd/internal/execution/run"
@@ -64,9 +63,9 @@ func newTools(p *platform, out *egress, delivery *delivery, content *content) (*
 }
 
 // connect lets tools start runs of agents.
-func (t *tools) connect(p *platform, runs *run.Service, agents *agent.Agents, permitted *permissions, grouped *teams) {
-	t.delegation.Connect(runs, agents, p.db, permitted.spawns())
-	t.sensors.Connect(runs, agents.Store())
+func (t *tools) connect(p *platform, runs *run.Service, of *agents, permitted *permissions, grouped *teams) {
+	t.delegation.Connect(runs, of.agents, p.db, of.keys.SignJWS, permitted.spawns())
+	t.sensors.Connect(runs, of.agents.Store())
 	t.team.Connect(grouped.runs, t.delegation)
 }
 

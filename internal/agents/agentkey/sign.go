@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 
+	"github.com/go-json-experiment/json"
+
 	"agentd/internal/base/authz"
 	"agentd/internal/base/fault"
 )
@@ -17,12 +19,58 @@ func (k *Keys) Sign(ctx context.Context, tenant, agent string, payload []byte) (
 	if err != nil {
 		return nil, nil, err
 	}
+	private, err := p.private(agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	return private.Public().(ed25519.PublicKey), ed25519.Sign(private, payload), nil
+}
+
+// jwk is an Ed25519 public key as a JSON Web Key (RFC 8037).
+type jwk struct {
+	Type  string `json:"kty"`
+	Curve string `json:"crv"`
+	X     string `json:"x"`
+}
+
+// SignJWS returns claims that an agent signed, as a compact JSON Web Signature (RFC 7515):
+// EdDSA, with the agent's id as kid and its public key as jwk. It is "" for an agent
+// without an identity.
+func (k *Keys) SignJWS(ctx context.Context, tenant, agent string, claims any) (string, error) {
+	pair, err := k.pair(ctx, authz.Caller{TenantID: tenant}, agent)
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	private, err := pair.private(agent)
+	if err != nil {
+		return "", err
+	}
+	header, err := json.Marshal(struct {
+		Algorithm string `json:"alg"`
+		KeyID     string `json:"kid"`
+		Key       jwk    `json:"jwk"`
+	}{"EdDSA", agent, jwk{"OKP", "Ed25519", base64.RawURLEncoding.EncodeToString(private.Public().(ed25519.PublicKey))}})
+	if err != nil {
+		return "", err
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	signed := base64.RawURLEncoding.EncodeToString(header) + "." + base64.RawURLEncoding.EncodeToString(payload)
+	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, []byte(signed))), nil
+}
+
+// private returns the private key of a pair of an agent.
+func (p *Pair) private(agent string) (ed25519.PrivateKey, error) {
 	seed, err := base64.StdEncoding.DecodeString(p.Private)
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, nil, fault.New(fault.Internal, "", "The private key of agent %s cannot be read.", agent)
+		return nil, fault.New(fault.Internal, "", "The private key of agent %s cannot be read.", agent)
 	}
-	private := ed25519.NewKeyFromSeed(seed)
-	return private.Public().(ed25519.PublicKey), ed25519.Sign(private, payload), nil
+	return ed25519.NewKeyFromSeed(seed), nil
 }
 
 // Verify checks a signature that Sign returned for an agent and a payload. Signatures

@@ -10,6 +10,7 @@ package delegation
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"time"
@@ -46,6 +47,10 @@ type Runs interface {
 	Cancel(ctx context.Context, tenant, id string) (run.CancelAnswer, error)
 }
 
+// Signer returns claims that an agent signed as a compact JSON Web Signature; "" for an
+// agent without an identity.
+type Signer func(ctx context.Context, tenant, agent string, claims any) (string, error)
+
 // Service implements the tools and the routes of delegation. Create it with New,
 // and Connect it before the first call.
 type Service struct {
@@ -54,6 +59,7 @@ type Service struct {
 	writer txn.Writer
 	clock  clock.Clock
 	spawns policy.Spawns // nil: governance is off
+	sign   Signer
 	log    *slog.Logger
 }
 
@@ -61,10 +67,10 @@ type Service struct {
 func New(c clock.Clock, log *slog.Logger) *Service { return &Service{clock: c, log: log} }
 
 // Connect sets the runs and agents, which are built after the service because
-// they need its tools, and what decides about agents to be spawned: nil if governance
-// is off. It is called once, before the first run.
-func (s *Service) Connect(runs Runs, agents *agent.Agents, writer txn.Writer, spawns policy.Spawns) {
-	s.runs, s.agents, s.writer, s.spawns = runs, agents, writer, spawns
+// they need its tools, what signs for agents, and what decides about agents to be spawned:
+// nil if governance is off. It is called once, before the first run.
+func (s *Service) Connect(runs Runs, agents *agent.Agents, writer txn.Writer, sign Signer, spawns policy.Spawns) {
+	s.runs, s.agents, s.writer, s.sign, s.spawns = runs, agents, writer, sign, spawns
 }
 
 // Tools returns delegate_to_agent and spawn_agent.
@@ -153,6 +159,19 @@ type origin struct {
 	Source      string `json:"source"`
 	ParentRunID string `json:"parent_run_id"`
 	Depth       int    `json:"depth"`
+	Signature   string `json:"signature,omitzero"` // of a mandate; without one where the agent has no identity
+}
+
+// mandate is what an agent signs when it delegates a task: a record, verifiable without
+// this platform, of who asked whom for what.
+type mandate struct {
+	Issuer   string `json:"iss"` // the agent that delegates
+	Subject  string `json:"sub"` // the agent that is to do it
+	ID       string `json:"jti"` // the task's run
+	IssuedAt int64  `json:"iat"` // seconds since 1970
+	Tenant   string `json:"tenant_id"`
+	Parent   string `json:"parent_run_id"`
+	Task     string `json:"task_sha256"` // of the message, in hexadecimal digits
 }
 
 const source = "delegation"
@@ -231,7 +250,14 @@ func (s *Service) startRun(ctx context.Context, call tool.Call, id string, t Tas
 	if err != nil {
 		return err
 	}
-	metadata, err := json.Marshal(origin{source, call.RunID, depth})
+	signature, err := s.sign(ctx, call.TenantID, call.AgentID, mandate{
+		Issuer: call.AgentID, Subject: t.AgentID, ID: id, IssuedAt: s.clock.Now().Unix(),
+		Tenant: call.TenantID, Parent: call.RunID, Task: fmt.Sprintf("%x", sha256.Sum256([]byte(t.Message))),
+	})
+	if err != nil {
+		return err
+	}
+	metadata, err := json.Marshal(origin{source, call.RunID, depth, signature})
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{Service: New(clock.System{}, slog.New(slog.DiscardHandler)), t: t, runs: newRuns(), who: authz.Caller{
 		TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard},
 	}}
-	r.Connect(r.runs, agents, mem, nil)
+	r.Connect(r.runs, agents, mem, func(context.Context, string, string, any) (string, error) { return "", nil }, nil)
 	limit := int64(7)
 	r.parent = r.agent(func(g *agent.Agent) {
 		g.Name, g.BuiltInTools = "parent", []string{"calculator", "spawn_agent", "delegate_to_agent", "http_fetch"}
@@ -295,6 +295,46 @@ func TestDepth(t *testing.T) {
 }
 
 // Another worker may make the same task at the same moment.
+// Who delegates signs whom it asks for what.
+func TestMandate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	child := r.other()
+	call := r.call("delegate_to_agent", "1", map[string]any{"agent_id": child.ID, "message": "count"})
+	r.sign = func(context.Context, string, string, any) (string, error) { return "", errors.New("no keys now") }
+	if got := r.do(t.Context(), call); !got.Failed || r.runs.made != 0 {
+		t.Errorf("%d runs began without a signature: %v", r.runs.made, got)
+	}
+	r.sign = func(_ context.Context, tenant, agent string, claims any) (string, error) {
+		text, err := json.Marshal(claims)
+		return tenant + " " + agent + " signed " + string(text), err
+	}
+	if got := r.do(t.Context(), call); got.Await == nil {
+		t.Fatal(got)
+	}
+	id := deriveID(call, "task")
+	var made struct{ Signature string }
+	if err := json.Unmarshal(r.runs.all[id].Metadata, &made, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(err)
+	}
+	text, signed := strings.CutPrefix(made.Signature, r.who.TenantID+" "+r.parent.ID+" signed ")
+	var got mandate
+	if err := json.Unmarshal([]byte(text), &got); err != nil || !signed {
+		t.Fatal(made.Signature, err)
+	}
+	if time.Since(time.Unix(got.IssuedAt, 0)) > time.Minute {
+		t.Errorf("signed at %d", got.IssuedAt)
+	}
+	got.IssuedAt = 0
+	want := mandate{
+		Issuer: r.parent.ID, Subject: child.ID, ID: id, Tenant: r.who.TenantID, Parent: r.runID,
+		Task: "6c35493a2b937829c9815c39e23af964bc84e5430a7dc104c700bbc0de2b59e3",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestDelegateTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

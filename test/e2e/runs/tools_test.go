@@ -1,6 +1,9 @@
 package runs
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -159,6 +162,7 @@ func TestDelegation(t *testing.T) {
 			if m["source"] != "delegation" || m["depth"] != 1.0 || task["status"] != "completed" || task["run_id"].(string) <= id {
 				t.Errorf("%v", task)
 			}
+			checkMandate(n, task)
 		}
 		deep := n.WaitRun(n.StartRun(parent, task(one, "x"), object{"metadata": object{"source": "delegation", "depth": 5}}))
 		if got := deep["output"].(object)["text"].(string); !strings.Contains(got, "handed on 5 times") {
@@ -177,6 +181,35 @@ func TestDelegation(t *testing.T) {
 			t.Errorf("to another company's agent: %s", got)
 		}
 	})
+}
+
+// checkMandate fails unless the parent's agent signed the task of a run, as anyone can
+// check with its public key.
+func checkMandate(n *apptest.Server, task object) {
+	n.T.Helper()
+	parts := strings.Split(task["metadata"].(object)["signature"].(string), ".")
+	decoded := make([][]byte, len(parts))
+	for i, part := range parts {
+		var err error
+		if decoded[i], err = base64.RawURLEncoding.DecodeString(part); err != nil || len(parts) != 3 {
+			n.T.Fatal(parts, err)
+		}
+	}
+	var claims, header object
+	if err := errors.Join(json.Unmarshal(decoded[0], &header), json.Unmarshal(decoded[1], &claims)); err != nil {
+		n.T.Fatal(err)
+	}
+	parent := n.Expect(200, "GET", "/api/v1/runs/"+task["parent_run_id"].(string), nil)["agent_id"].(string)
+	if header["alg"] != "EdDSA" || header["kid"] != parent || claims["iss"] != parent || claims["sub"] != task["agent_id"] || claims["jti"] != task["run_id"] {
+		n.T.Errorf("%v signed %v", header, claims)
+	}
+	public, err := base64.StdEncoding.DecodeString(n.Expect(200, "GET", "/api/v1/agents/"+parent+"/identity", nil)["public_key"].(string))
+	if err != nil || !ed25519.Verify(public, []byte(parts[0]+"."+parts[1]), decoded[2]) {
+		n.T.Errorf("the signature does not fit the agent's key: %v", err)
+	}
+	if got := header["jwk"].(object)["x"]; got != base64.RawURLEncoding.EncodeToString(public) {
+		n.T.Errorf("the key of the header is %v", got)
+	}
 }
 
 // Who cancels a run cancels what it waits for; who stops a node does not: the

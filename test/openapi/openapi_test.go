@@ -138,7 +138,7 @@ func routes(t *testing.T) []route.Route {
 	goods := slices.Concat(product.New(kernel, product.Options{}).Routes(),
 		enrollment.New(kernel, enrollment.Options{}).Routes(), order.New(kernel, order.Options{}).Routes(), (&sales.Service{}).Routes())
 	children := delegation.New(nil, nil)
-	children.Connect(nil, agents, nil, nil)
+	children.Connect(nil, agents, nil, nil, nil)
 	return slices.Concat(
 		(&audit.Log{}).Routes(), people.Routes(), identity.NewPeople(people, identity.PeopleDeps{}).Routes(),
 		tenantadmin.New(tenantadmin.Config{Clock: clock.System{}, Tenants: people.Tenants, Usage: noUsage}).Routes(),

@@ -70,9 +70,11 @@ func (p *process) legislate(n int) error {
 	rules := make([]string, n)
 	for i := range rules {
 		action := [...]string{"tool:*", "model:*", "delegate"}[i%3]
-		rules[i] = fmt.Sprintf(`{"rule_id":"r%d","principle":"No more than %d.","action":%q,"condition":"has(args.amount) && args.amount > %d"}`, i, i, action, i)
+		rules[i] = fmt.Sprintf(`{"rule_id":"r%[1]d","principle":"No more than %[1]d.","action":%[2]q,`+
+			`"condition":"has(args.amount) && args.amount > %[1]d"}`, i, action)
 	}
-	status, answer, err := p.ask("PUT", "/api/v1/governance/constitution", `{"rules":[`+strings.Join(rules, ",")+`],"rationale":"To be measured."}`)
+	body := `{"rules":[` + strings.Join(rules, ",") + `],"rationale":"To be measured."}`
+	status, answer, err := p.ask("PUT", "/api/v1/governance/constitution", body)
 	if err == nil && status != 200 {
 		err = fmt.Errorf("the constitution: %d %s", status, answer)
 	}

@@ -52,7 +52,8 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 	if act.Facts != nil {
 		agent, run = act.Facts()
 	}
-	text, err := json.Marshal([]any{r.TenantID, r.RunID, r.AgentID, agent, run, act.Actions, string(act.Arguments), act.Sources}, json.Deterministic(true))
+	text, err := json.Marshal(
+		[]any{r.TenantID, r.RunID, r.AgentID, agent, run, act.Actions, string(act.Arguments), act.Sources}, json.Deterministic(true))
 	if err != nil || len(text) > maxRemembered {
 		return rules.judge(ctx, r, act)
 	}

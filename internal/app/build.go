@@ -72,7 +72,7 @@ func build(ctx context.Context, p *platform) (*program, error) {
 		grouped.part(p), peered.part(p), machines.part(p), shown, compatPart(p, models, agents, execution, content, grouped),
 		billingPart(p, accounts, delivery), publicPart(p, out, accounts, content, agents, execution), connected.part(p),
 		privacyPart(p, content, execution), {name: "skills", routes: newSkills(content, tools, agents).Routes()},
-		marketPart(p, agents, execution), measured.part(p), retentionPart(p, kept),
+		marketPart(p, agents, execution), measured.part(p), retentionPart(p, kept), reconciliationPart(p, accounts),
 	}
 	parts = append(parts, pursuits(p, delivery, content, agents, execution, permitted, grouped, kept)...)
 	if err := subscribe(p, execution, parts); err != nil {

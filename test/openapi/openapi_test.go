@@ -91,6 +91,7 @@ import (
 	"agentd/internal/operation/modeladmin"
 	"agentd/internal/operation/opconfig"
 	"agentd/internal/operation/privacy"
+	"agentd/internal/operation/reconciliation"
 	"agentd/internal/operation/retention"
 	"agentd/internal/operation/setting"
 	"agentd/internal/public/directory"
@@ -165,7 +166,8 @@ func routes(t *testing.T) []route.Route {
 		evaluation.New(kernel, evaluation.Options{}).Routes(), rollout.New(rollout.Options{}).Routes(),
 		experiment.New(kernel, experiment.Options{}).Routes(),
 		(&a2a.Service{}).Routes(), a2a.NewCredentials(kernel).Routes(), (&a2aserver.Server{}).Routes(), (&bridge.Service{}).Routes(), kinds.Routes(kernel),
-		privacy.New(privacy.Deps{}).Routes(), (&retention.Service{Deps: retention.Deps{Settings: retention.Section(setting.New(setting.Deps{}))}}).Routes(), (&loginprovider.Service{}).Routes(),
+		privacy.New(privacy.Deps{}).Routes(), (&retention.Service{Deps: retention.Deps{Settings: retention.Section(setting.New(setting.Deps{}))}}).Routes(),
+		(&reconciliation.Service{Deps: reconciliation.Deps{Settings: reconciliation.Section(setting.New(setting.Deps{}))}}).Routes(), (&loginprovider.Service{}).Routes(),
 		billing.New(billing.Deps{Clock: clock.System{}}).Routes(),
 		visitor.New(visitor.Deps{Reports: resource.NewStore(visitor.ReportKind, kernel)}).Routes(), directory.New(&directory.Service{Clock: clock.System{}}).Routes(),
 		(&audience.Service{Clock: clock.System{}}).Routes(),

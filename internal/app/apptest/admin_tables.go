@@ -12,20 +12,21 @@ var volatile = []string{"due_at", "last_used_at"}
 
 // untenanted are the tables without data of tenants, and why they have none.
 var untenanted = map[string]string{
-	"goose_db_version":  "which migrations ran",
-	"signin_addresses":  "by the email of a person, who may be of several companies or none yet",
-	"signin_attempts":   "by the email of a person, who may be of several companies or none yet",
-	"nodes":             "the processes that run, and where",
-	"audit_push":        "of the deployment: whether entries are pushed",
-	"kept_secrets":      "of the deployment",
-	"secret_keys":       "of the deployment: ids of its secret keys",
-	"secret_servers":    "of the deployment: which servers run",
-	"billing_events":    "ids of events of Stripe",
-	"public_events":     "of the deployment: how often pages for strangers were used",
-	"operator_settings": "of the deployment: what its operator set",
-	"tenant_purges":     "of companies that are gone or going",
-	"signin_links":      "the same: how a person signs in elsewhere",
-	"signin_tickets":    "the same: hashes of what was given out, sealed, for minutes",
+	"goose_db_version":     "which migrations ran",
+	"signin_addresses":     "by the email of a person, who may be of several companies or none yet",
+	"signin_attempts":      "by the email of a person, who may be of several companies or none yet",
+	"nodes":                "the processes that run, and where",
+	"audit_push":           "of the deployment: whether entries are pushed",
+	"kept_secrets":         "of the deployment",
+	"secret_keys":          "of the deployment: ids of its secret keys",
+	"secret_servers":       "of the deployment: which servers run",
+	"billing_events":       "ids of events of Stripe",
+	"public_events":        "of the deployment: how often pages for strangers were used",
+	"operator_settings":    "of the deployment: what its operator set",
+	"reconciliation_turns": "of the deployment: how the last comparison of all companies went",
+	"tenant_purges":        "of companies that are gone or going",
+	"signin_links":         "the same: how a person signs in elsewhere",
+	"signin_tickets":       "the same: hashes of what was given out, sealed, for minutes",
 }
 
 // CompanyTables lists the tables that have rows of companies. Every table has a
@@ -90,10 +91,10 @@ func (a *Admin) SharedTables() []string {
 		"goose_db_version",             // of the schema
 		"sqlite_sequence",              // SQLite's own, for the table before
 		"sqlite_stat1", "sqlite_stat4", // constants for SQLite's planner
-		"tenant_purges",                                 // ends with a last look
-		"nodes",                                         // the processes that run
-		"audit_push",                                    // whether entries are pushed
-		"operator_settings",                             // of the deployment
+		"tenant_purges",                             // ends with a last look
+		"nodes",                                     // the processes that run
+		"audit_push",                                // whether entries are pushed
+		"operator_settings", "reconciliation_turns", // of the deployment
 		"billing_events",                                // ids of Stripe's events, against repetitions
 		"public_events",                                 // numbers of pages' visitors, of all companies together
 		"kept_secrets", "secret_keys", "secret_servers", // of the deployment

@@ -231,6 +231,7 @@ func fillBeside(beside *apptest.Admin, id string) {
 		 VALUES (?, 'r', 'c', 1, 'running', '{}', 'u', 1)`,
 		`INSERT INTO session_messages (tenant_id, session_id, turn, reply, messages) VALUES (?, 's', 1, 'r', '[]')`,
 		`INSERT INTO session_states (tenant_id, session_id, state, step_id) VALUES (?, 's', '{}', '')`,
+		`INSERT INTO reconciliations (tenant_id, body) VALUES (?, '{}')`,
 		`INSERT INTO retention_marks (tenant_id, kind, at, run_id) VALUES (?, 'event', 1, 'r')`,
 		`INSERT INTO visitor_files (tenant_id, file_id, session_id, created_at) VALUES (?, 'walrus', 's', 1)`,
 	} {

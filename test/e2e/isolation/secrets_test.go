@@ -167,7 +167,7 @@ func TestCompaniesAreMarked(t *testing.T) {
 var unmarked = map[string]string{
 	"notification_prefs": "channels, types and hours", "notification_optouts": "hashes", "notification_mail": "counters",
 	"approvals": "a tool and numbers", "blobs": "hashes of contents", "blob_loose": "parts that nobody uses", "collections": "settings of an index",
-	"feed_entries": "ids, names of steps and numbers", "retention_marks": "times and ids", "idempotency": "answers, sealed", "audit_unsent": "ids", "mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
+	"feed_entries": "ids, names of steps and numbers", "retention_marks": "times and ids", "reconciliations": "numbers", "idempotency": "answers, sealed", "audit_unsent": "ids", "mcp_grants": "sealed", "mcp_pending": "sealed", "notification_numbers": "a counter", "run_budgets": "counters",
 	"run_events": "packed", "run_checkpoints": "ids and numbers", "model_waits": "ids, and a hash of the endpoint",
 	"browser_sessions": "made by signing in, which TestSignIn* does; keys have none", "signin_factors": "sealed",
 	"initiative_states": "numbers and times", "objective_tasks": "ids and numbers, and the words of a run until it has them",

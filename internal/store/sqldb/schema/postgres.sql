@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 840.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 840.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -690,6 +690,17 @@ CREATE TABLE public_events (
     day text NOT NULL COLLATE pg_catalog."C",
     name text NOT NULL COLLATE pg_catalog."C",
     number bigint NOT NULL
+);
+
+CREATE TABLE reconciliation_turns (
+    id text NOT NULL COLLATE pg_catalog."C",
+    started_at bigint NOT NULL,
+    body text NOT NULL COLLATE pg_catalog."C"
+);
+
+CREATE TABLE reconciliations (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    body text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE responses (
@@ -1504,6 +1515,12 @@ ALTER TABLE ONLY passages
 
 ALTER TABLE ONLY public_events
     ADD CONSTRAINT public_events_pkey PRIMARY KEY (day, name);
+
+ALTER TABLE ONLY reconciliation_turns
+    ADD CONSTRAINT reconciliation_turns_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY reconciliations
+    ADD CONSTRAINT reconciliations_pkey PRIMARY KEY (tenant_id);
 
 ALTER TABLE ONLY responses
     ADD CONSTRAINT responses_pkey PRIMARY KEY (tenant_id, run_id);

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 840.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 840.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -1293,6 +1293,17 @@ CREATE TABLE session_states (
     state      TEXT NOT NULL,
     step_id    TEXT NOT NULL, -- of the call that changed it last; '' where the page sent it
     PRIMARY KEY (tenant_id, session_id)
+);
+
+CREATE TABLE reconciliations (
+    tenant_id TEXT NOT NULL PRIMARY KEY,
+    body      TEXT NOT NULL -- the last comparison of its counters with its runs
+);
+
+CREATE TABLE reconciliation_turns (
+    id         TEXT   NOT NULL PRIMARY KEY, -- 'last'
+    started_at BIGINT NOT NULL, -- of the last one that a node began by itself
+    body       TEXT   NOT NULL -- the last one that ended; '': none has
 );
 
 CREATE TABLE a2a_errands (

@@ -173,7 +173,9 @@ func said(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "The endpoint did not answer in time."
 	}
-	if f := fault.From(err); f != nil && f.Detail != "" {
+	if f := fault.From(err); f != nil && len(f.Fields) == 1 {
+		return f.Fields[0].Message // without the name of a field that the caller did not write
+	} else if f != nil && f.Detail != "" {
 		return f.Detail
 	}
 	return "The model could not be called."

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"agentd/internal/base/authz"
@@ -100,10 +101,13 @@ func (g *Proxy) checkAgent(ctx context.Context, tenant, id string) error {
 func (c *Call) Target() model.Target { return c.target }
 
 // Generate asks the model, and the fallback where it does not answer at all; see
-// [model.Client]. req.Target is set here. Errors: a refusal made by [Refusal];
-// the context's.
+// [model.Client]. req.Target is set here. Errors: fault.Invalid for media that the model
+// does not take; those of [AsFault]; the context's.
 func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.Delta)) (model.Response, error) {
 	req.Target, req.LimitWait = c.target, maxLimitWait
+	if err := checkMedia(&c.target, req.Messages); err != nil {
+		return model.Response{}, err
+	}
 	received := 0 // bytes, for estimating the usage of an incomplete answer
 	watched := sink
 	if sink != nil {
@@ -121,6 +125,21 @@ func (c *Call) Generate(ctx context.Context, req model.Request, sink func(model.
 		c.Used(model.Usage{InputTokens: model.EstimateInput(req), OutputTokens: (received + 3) / 4, Estimated: true})
 	}
 	return resp, AsFault(err)
+}
+
+// checkMedia refuses a call whose newest message has media that its model is known not to
+// take. Those of earlier messages are named to the model in words.
+func checkMedia(t *model.Target, messages []model.Message) error {
+	for _, m := range slices.Backward(messages) {
+		if m.Role != model.User {
+			continue
+		}
+		if all := t.Misfits(m.Parts); len(all) > 0 {
+			return fault.BadFields(fault.Field{Field: "messages", Message: all[0].Reason})
+		}
+		break
+	}
+	return nil
 }
 
 // Forward forwards a chat completion to the endpoint, or the fallback if it does not

@@ -35,7 +35,7 @@ func (r *ChatRequest) RunRequest() (run.Request, error) {
 	if err != nil {
 		return run.Request{}, err
 	}
-	return run.Request{Input: input, Parsed: &in, Metadata: metadata, Options: options}, nil
+	return run.Request{Input: input, Parsed: &in, MediaField: "messages", Metadata: metadata, Options: options}, nil
 }
 
 // fieldErrors collects invalid fields.

@@ -127,7 +127,7 @@ func (r *ResponseRequest) runStart(open []model.ToolCall, lookup func(id string)
 	if c.Metadata, err = runMetadata(ResponsesSource, r.Metadata, nil); err != nil {
 		return c, err
 	}
-	c.Input, c.Parsed = input, &in
+	c.Input, c.Parsed, c.MediaField = input, &in, "input"
 	c.Options.Follows = ptr.Value(r.Previous)
 	return c, nil
 }

@@ -145,7 +145,7 @@ func (c *Chat) request(in *run.Input, runID string) (run.Request, error) {
 		return run.Request{}, err
 	}
 	req := run.Request{
-		RunID: runID, Input: input, Parsed: in, Metadata: schema.Object(`{"source":"` + c.page.Source + `"}`),
+		RunID: runID, Input: input, Parsed: in, MediaField: "messages", Metadata: schema.Object(`{"source":"` + c.page.Source + `"}`),
 		Options: run.Options{Tools: c.page.Tools},
 	}
 	if c.page.SharesState {

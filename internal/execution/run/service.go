@@ -46,6 +46,7 @@ type Service struct {
 	Names   Names
 	CostCap CostCap // nil: no agent has permissions
 	Files   Files   // that runs may be given; nil: there are none
+	Models  Models  // nil: nothing is known of what models take
 	// Closed returns why no runs are taken at the moment, nil if they are; nil: they
 	// always are. Runs that others start are taken all the same.
 	Closed func() error
@@ -70,6 +71,9 @@ type Request struct {
 	Options      Options
 	Settings     []byte // model_settings, which take precedence over the agent's
 	Parsed       *Input // Input as a value, if the caller has it
+	// MediaField is the field of the caller's request that Input's files and images come
+	// from; "": input.
+	MediaField string
 	// Admit, if set, decides whether the run may begin now; see Admission.
 	Admit Admission
 	// StepSeq is the number of the last step that the run begins with.
@@ -142,6 +146,9 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	r.Options.apply(model.MergeSettings(spec.Settings, req.Settings))
 	if attached || r.hasFiles() {
 		r.Options.Sources = model.JoinSources(r.Options.Sources, []string{model.SourceFile})
+		if err := s.checkMedia(ctx, r, spec, req.MediaField); err != nil {
+			return nil, err
+		}
 	}
 	r.Show()
 	var parent *Record

@@ -25,6 +25,8 @@ type Capabilities struct {
 	Context int
 	// Images means that the model generates images; only the catalogue sets it.
 	Images bool
+	// Inputs are the media that the model takes.
+	Inputs Inputs
 }
 
 // The request fields for a budget of thinking tokens.
@@ -57,8 +59,9 @@ const maxContext = 1 << 30
 
 // ParseCapabilities reads the keys that are known: thinking (bool),
 // reasoning_effort (bool, or the values that the model takes), thinking_budget
-// (one of the Budget constants), max_context_tokens, images (bool). The object is
-// free: a value of another kind is the client's own and counts as absent.
+// (one of the Budget constants), max_context_tokens, images (bool), inputs (images, documents
+// and audio, each as Medium reads it). The object is free: a value of another kind is the
+// client's own and counts as absent.
 func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
 	var keys map[string]jsontext.Value
 	if len(raw) == 0 || json.Unmarshal(raw, &keys) != nil {
@@ -89,6 +92,15 @@ func ParseCapabilities(raw jsontext.Value) (c Capabilities) {
 	if json.Unmarshal(keys["max_context_tokens"], &tokens) == nil && tokens > 0 && tokens <= maxContext {
 		c.Context = tokens
 	}
+	var inputs map[string]jsontext.Value
+	if json.Unmarshal(keys["inputs"], &inputs) == nil {
+		for kind, medium := range map[string]**Medium{images: &c.Inputs.Images, documents: &c.Inputs.Documents, audios: &c.Inputs.Audio} {
+			var m Medium
+			if json.Unmarshal(inputs[kind], &m) == nil && inputs[kind].Kind() != 'n' {
+				*medium = &m
+			}
+		}
+	}
 	return c
 }
 
@@ -107,5 +119,6 @@ func (c Capabilities) Over(known Capabilities) Capabilities {
 		c.Context = known.Context
 	}
 	c.Images = known.Images
+	c.Inputs = c.Inputs.Over(known.Inputs)
 	return c
 }

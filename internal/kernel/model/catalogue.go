@@ -51,7 +51,8 @@ type Offer struct {
 }
 
 // Facts are what an operator may publish about a model for people who choose
-// one. Nothing here changes a call. What is left out is not known.
+// one. Of these, a call is changed by MaxOutput, and refused where Vision is false and it
+// has images. What is left out is not known.
 type Facts struct {
 	Title     string   `json:"display_name"`
 	Tier      string   `json:"tier"`              // a word of the operator's own, as in "small"
@@ -174,6 +175,9 @@ func (c *listing) list(p *provider, o Offer) {
 	e.Price = o.price()
 	e.Capabilities = ParseCapabilities(o.Capabilities)
 	e.Capabilities.Context = 0
+	if v := e.Facts.Vision; v != nil && e.Capabilities.Inputs.Images == nil {
+		e.Capabilities.Inputs.Images = &Medium{None: !*v}
+	}
 	if e.Facts.Modality == "" {
 		e.Facts.Modality = Chat
 		if e.Capabilities.Images {
@@ -189,14 +193,17 @@ func (c *listing) usePrices() {
 	for i := range c.entries {
 		e := &c.entries[i]
 		p := c.providers[e.Provider]
-		t := Target{Price: e.Price, Context: e.Context, MaxOutput: e.Facts.MaxOutput}
+		t := Target{Price: e.Price, Context: e.Context, MaxOutput: e.Facts.MaxOutput, Capabilities: e.Capabilities}
 		if known, ok := c.prices.Lookup(p.public, e.Model); ok {
 			known.apply(&t)
 		}
 		if price := c.overrides[e.Ref]; price != nil {
 			t.Price = price
 		}
-		e.Price, e.Context, e.Facts.MaxOutput = t.Price, t.Context, t.MaxOutput
+		e.Price, e.Context, e.Facts.MaxOutput, e.Capabilities = t.Price, t.Context, t.MaxOutput, t.Capabilities
+		if known := e.Capabilities.Inputs.Images; known != nil && e.Facts.Vision == nil {
+			e.Facts.Vision = new(!known.None)
+		}
 		p.offers[e.Model] = *e
 	}
 }

@@ -25,6 +25,7 @@ type Listing struct {
 	Price     *Price // nil: unknown
 	Context   int    // tokens; 0: unknown
 	MaxOutput int    // tokens; 0: unknown
+	Inputs    Inputs
 }
 
 //go:embed prices.json
@@ -42,6 +43,7 @@ var PublicPrices = sync.OnceValue(func() *PriceList {
 // ParsePriceList reads a list (AGENTD_MODEL_PRICES):
 //
 //	{"as_of": "2026-02-01", "models": [{"provider": "openai", "id": "gpt-5", "context_window": 400000, "max_output_tokens": 128000,
+//	  "inputs": {"images": {"max_count": 500}, "documents": true, "audio": false},
 //	  "input_usd_per_mtok": 1.25, "cached_input_usd_per_mtok": 0.125, "output_usd_per_mtok": 10}]}
 //
 // Unknown and duplicate names are refused.
@@ -49,10 +51,11 @@ func ParsePriceList(file []byte) (*PriceList, error) {
 	var doc struct {
 		AsOf   string `json:"as_of"`
 		Models []struct {
-			Provider  string `json:"provider"`
-			ID        string `json:"id"`
-			Context   int    `json:"context_window"`
-			MaxOutput int    `json:"max_output_tokens"`
+			Provider  string      `json:"provider"`
+			ID        string      `json:"id"`
+			Context   int         `json:"context_window"`
+			MaxOutput int         `json:"max_output_tokens"`
+			Inputs    inputFields `json:"inputs"`
 			PriceFields
 		} `json:"models"`
 	}
@@ -77,7 +80,7 @@ func ParsePriceList(file []byte) (*PriceList, error) {
 		if err := m.Check(); err != nil {
 			return nil, fmt.Errorf("the price list: %s/%s: %w", m.Provider, m.ID, err)
 		}
-		l.models[key] = Listing{Price: m.price(), Context: m.Context, MaxOutput: m.MaxOutput}
+		l.models[key] = Listing{Price: m.price(), Context: m.Context, MaxOutput: m.MaxOutput, Inputs: Inputs(m.Inputs)}
 	}
 	return l, nil
 }
@@ -122,4 +125,5 @@ func (l Listing) apply(t *Target) {
 	if t.MaxOutput == 0 {
 		t.MaxOutput = l.MaxOutput
 	}
+	t.Capabilities.Inputs = t.Capabilities.Inputs.Over(l.Inputs)
 }

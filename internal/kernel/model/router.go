@@ -17,7 +17,7 @@ func (r Router) Generate(ctx context.Context, req Request, sink func(Delta)) (Re
 	if req.Target.Provider == Builtin {
 		return Echo{}.Generate(ctx, req, sink)
 	}
-	return r.Wire.Generate(ctx, req, sink)
+	return generate(ctx, r.Wire, req, sink)
 }
 
 // Fallback is the target to call if another fails.

@@ -197,9 +197,9 @@ type Model struct {
 	ToolCalls     *bool         `json:"supports_tool_calls,omitzero" doc:"For people who choose a model."`
 	Streaming     *bool         `json:"supports_streaming,omitzero" doc:"For people who choose a model."`
 	JSONMode      *bool         `json:"supports_json_mode,omitzero" doc:"For people who choose a model."`
-	Vision        *bool         `json:"supports_vision,omitzero" doc:"For people who choose a model."`
+	Vision        *bool         `json:"supports_vision,omitzero" doc:"false: messages with images are refused. Default: as the price list says, if it knows the model."`
 	Modality      string        `json:"modality,omitzero" enum:"chat,stt,tts,image,embedding" doc:"Default: chat, or image if capabilities has images."`
-	Capabilities  schema.Object `json:"capabilities,omitzero" doc:"Options that change how the model is called, as in the providers file: thinking, reasoning_effort, thinking_budget, images."`
+	Capabilities  schema.Object `json:"capabilities,omitzero" doc:"Options that change how the model is called, as in the providers file: thinking, reasoning_effort, thinking_budget, images, inputs."`
 	Price
 }
 

@@ -11,24 +11,18 @@ import (
 	"agentd/internal/wire/modelcall"
 )
 
-// fileName returns the name and the type of a part with a file or a recording; not ok for
-// texts and images, which nearly all endpoints know.
-func fileName(part jsontext.Value) (name string, ok bool) {
+// isFile reports whether a part is a file or a recording, rather than a text or an image,
+// which nearly all endpoints know.
+func isFile(part jsontext.Value) bool {
 	var p struct {
 		Type string `json:"type"`
-		File struct {
-			Name string `json:"filename"`
-		} `json:"file"`
 	}
-	if json.Unmarshal(part, &p, modelcall.Lenient) != nil || p.Type != "file" && p.Type != "input_audio" {
-		return "", false
-	}
-	return p.File.Name, true
+	return json.Unmarshal(part, &p, modelcall.Lenient) == nil && (p.Type == "file" || p.Type == "input_audio")
 }
 
 func sendsFiles(req *model.Request) bool {
 	return slices.ContainsFunc(req.Messages, func(m model.Message) bool {
-		return slices.ContainsFunc(m.Parts, func(part jsontext.Value) bool { _, ok := fileName(part); return ok })
+		return slices.ContainsFunc(m.Parts, isFile)
 	})
 }
 
@@ -48,12 +42,8 @@ func (d dialect) shown(part jsontext.Value) jsontext.Value {
 	if !d.noFiles {
 		return part
 	}
-	name, ok := fileName(part)
-	switch {
-	case !ok:
+	if !isFile(part) {
 		return part
-	case name == "":
-		return model.TextPart("[A recording is attached, which this model cannot hear.]")
 	}
-	return model.TextPart("[The file \"" + name + "\" is attached, which this model cannot read.]")
+	return model.InWords(part)
 }

@@ -91,7 +91,8 @@ func newExecution(
 		Runs: store, Writer: p.db, Queue: p.queue, Log: x.events, Hub: p.hub, Agents: agents.source, Sessions: x.sessions,
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
 		Meter: accounts.usage, Artifacts: content.artifacts.Of, CostCap: permitted.costCap(), Names: runNames{agents.agents, accounts.identity},
-		Models: models.resolver, Files: attachableFiles{content.files, p.attachBounds}, OnApproval: p.announce.ApprovalDecided, Closed: p.disk.refuse,
+		Models: models.resolver, Files: attachableFiles{content.files, p.attachBounds},
+		OnApproval: p.announce.ApprovalDecided, Closed: p.disk.refuse,
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,

@@ -94,7 +94,8 @@ func runRequest(req *Request, prompt *model.Request) (run.Request, error) {
 		options.Tools = append(options.Tools, run.CallerTool{Name: tool.Name, Description: tool.Description, Parameters: tool.Parameters})
 	}
 	return run.Request{
-		RunID: ident.New(), Input: input, Parsed: &in, MediaField: "messages", Options: options, Metadata: schema.Object(`{"source":"` + Source + `"}`),
+		RunID: ident.New(), Input: input, Parsed: &in, MediaField: "messages",
+		Options: options, Metadata: schema.Object(`{"source":"` + Source + `"}`),
 	}, nil
 }
 

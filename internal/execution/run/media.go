@@ -21,15 +21,15 @@ const FileIDs = "file_ids"
 // checkMedia refuses a new run whose message has media that its model is known not to
 // take. Those of earlier messages are named to the model in words, as another model may
 // have been asked with them. field is [Request.MediaField].
-func (s *Service) checkMedia(ctx context.Context, r *Record, spec *AgentSpec, field string) error {
-	if s.Models == nil || spec.OnMachine {
+func checkMedia(ctx context.Context, models Models, r *Record, spec *AgentSpec, field string) error {
+	if models == nil || spec.OnMachine {
 		return nil
 	}
 	wanted := spec.Model
 	if r.Options.Model != nil {
 		wanted = *r.Options.Model
 	}
-	target, err := s.Models.Resolve(ctx, r.TenantID, wanted)
+	target, err := models.Resolve(ctx, r.TenantID, wanted)
 	if err != nil {
 		return nil //nolint:nilerr // the run ends by it, and says why
 	}

@@ -146,7 +146,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 	r.Options.apply(model.MergeSettings(spec.Settings, req.Settings))
 	if attached || r.hasFiles() {
 		r.Options.Sources = model.JoinSources(r.Options.Sources, []string{model.SourceFile})
-		if err := s.checkMedia(ctx, r, spec, req.MediaField); err != nil {
+		if err := checkMedia(ctx, s.Models, r, spec, req.MediaField); err != nil {
 			return nil, err
 		}
 	}

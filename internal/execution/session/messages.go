@@ -82,7 +82,9 @@ func (m *messageService) send(
 		return Accepted{}, err
 	}
 	answer := func(r *run.Run) any { return Accepted{RunID: r.RunID} }
-	req := run.Request{AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer, Settings: []byte(in.Settings), MediaField: run.FileIDs}
+	req := run.Request{
+		AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer, Settings: []byte(in.Settings), MediaField: run.FileIDs,
+	}
 	req.Options.WorkspaceID = in.WorkspaceID
 	if err := m.turns.join(ctx, who.TenantID, &req); err != nil {
 		return Accepted{}, err

@@ -140,7 +140,7 @@ func base64Size(quoted []byte) int64 { return int64(len(bytes.Trim(quoted, `"=`)
 type Misfit struct {
 	Part   int    // its index
 	Kind   string // images, documents or audio
-	Reason string // what is wrong and how to mend it, as sentences
+	Reason string // what is wrong and how to repair it, as sentences
 }
 
 // Misfits returns which parts of a message the target is known not to take.

@@ -13,7 +13,7 @@ import (
 )
 
 // What a model is known not to take is refused before the run begins, wherever it comes in,
-// with the field and what to do. Earlier messages, and a fallback, are told in words (rule
+// with the field and what to do. Earlier messages, and a fallback, get words in their place (rule
 // D23-input-limits).
 func TestModelsThatTakeNoFiles(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestModelsThatTakeNoFiles(t *testing.T) {
 	checkWords(t, n, sim, n.Expect(202, "POST", "/api/v1/runs", object{"agent_id": spare, "input": object{"message": "Look.", "file_ids": []string{image}}})["run_id"].(string))
 }
 
-// checkWords reports whether the model of a run, which takes no images, was told so in words.
+// checkWords reports whether the model of a run, which takes no images, received words.
 func checkWords(t *testing.T, n *apptest.Server, sim *modeltest.Server, run string) {
 	t.Helper()
 	if r := n.WaitRun(run); r["status"] != "completed" {

@@ -106,7 +106,7 @@ func (s *Service) Do(ctx context.Context, who authz.Caller, req Request) (*Task,
 	created, err := s.Runs.Create(ctx, who, run.Request{
 		RunID: id, AgentID: req.AgentID, Input: schema.Object(encoded), Parsed: in, MediaField: "message.parts",
 		Metadata: schema.Object(metadata),
-		Options: run.Options{Follows: before}, Admit: s.admit(rec, push, s.Chains.Link(id, before)),
+		Options:  run.Options{Follows: before}, Admit: s.admit(rec, push, s.Chains.Link(id, before)),
 		Answer: func(r *run.Run) any { return s.view(rec, r, nil) },
 	})
 	if err != nil {

@@ -166,7 +166,7 @@ func FuzzMisfits(f *testing.F) {
 	f.Add([]byte(`{"type":"image_url","image_url":{"url":"data:,"}}`), []byte(`{"inputs":{"images":{"max_bytes":1}}}`))
 	f.Fuzz(func(t *testing.T, part, capabilities []byte) {
 		target := &model.Target{Model: "m", Capabilities: model.ParseCapabilities(capabilities)}
-		if len(target.Misfits([]jsontext.Value{part, part})) > 0 && !jsontext.Value(model.InWords(part)).IsValid() {
+		if len(target.Misfits([]jsontext.Value{part, part})) > 0 && !model.InWords(part).IsValid() {
 			t.Errorf("%s: %s", part, model.InWords(part))
 		}
 	})

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,9 +33,7 @@ func TestModelsThatTakeNoFiles(t *testing.T) {
 	pdf, sound := upload("application/pdf", "a.pdf", "%PDF-"), upload("audio/mpeg", "a.mp3", "ID3")
 	agentOf := func(ref string, more object) string {
 		fields := object{"model": object{"provider": "openai_compat", "model_ref": ref}}
-		for k, v := range more {
-			fields[k] = v
-		}
+		maps.Copy(fields, more)
 		return n.CreateAgent(fields)
 	}
 	limited, blind := agentOf("default/limited", nil), agentOf("default/blind", nil)

@@ -35,13 +35,14 @@ type posting struct {
 }
 
 type slot struct {
-	id     string // "": removed
-	kind   string
-	boost  float64
-	at     time.Time
-	length int32   // in words
-	terms  []int32 // without duplicates
-	vector vector
+	id       string // "": removed
+	kind     string
+	boost    float64
+	at       time.Time
+	length   int32   // in words
+	language int8    // see number
+	terms    []int32 // without duplicates
+	vector   vector
 }
 
 // New returns an empty index.
@@ -78,7 +79,8 @@ func (x *Index) Put(d Doc) {
 		}
 	}
 	tokens := tokensOf(d.Text)
-	in := detect(tokens)
+	in, sure := detect(tokens)
+	s.language = number(in, sure)
 	var stems stemmer
 	for _, token := range tokens {
 		count(token)

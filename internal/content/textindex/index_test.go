@@ -261,8 +261,16 @@ func TestLanguages(t *testing.T) {
 			t.Errorf("%q: %v", query, got)
 		}
 	}
-	if got := tokensOf(strings.Repeat("a ", 10)); detect(nil) != nil || len(got) != 10 {
+	if in, sure := detect(nil); in != nil || sure {
+		t.Errorf("no words are in %v", in)
+	}
+	if got := tokensOf(strings.Repeat("a ", 10)); len(got) != 10 {
 		t.Errorf("%v", got)
+	}
+	for i := range languages {
+		if in := &languages[i]; len(in.stop) == 0 || i < common && (len(in.weak) == 0 || len(known[in]().groups) < 50) {
+			t.Errorf("%s has no words", in.name)
+		}
 	}
 }
 

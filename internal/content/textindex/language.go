@@ -26,21 +26,23 @@ type language struct {
 	stem      func(*snowballstem.Env) bool
 	compounds bool
 	stop      map[string]bool
+	weak      map[string]bool // words that say little
+	name      string
 }
 
 // languages are those whose words are stemmed. The first common are those that a text
 // in no known language is stemmed by.
 var languages = []language{
-	{english.Stem, false, stopWords("english")},
-	{german.Stem, true, stopWords("german")},
-	{french.Stem, false, stopWords("french")},
-	{spanish.Stem, false, stopWords("spanish")},
-	{italian.Stem, false, stopWords("italian")},
-	{portuguese.Stem, false, stopWords("portuguese")},
-	{dutch.Stem, true, stopWords("dutch")},
-	{swedish.Stem, true, stopWords("swedish")},
-	{danish.Stem, true, stopWords("danish")},
-	{norwegian.Stem, true, stopWords("norwegian")},
+	newLanguage("english", english.Stem, false),
+	newLanguage("german", german.Stem, true),
+	newLanguage("french", french.Stem, false),
+	newLanguage("spanish", spanish.Stem, false),
+	newLanguage("italian", italian.Stem, false),
+	newLanguage("portuguese", portuguese.Stem, false),
+	newLanguage("dutch", dutch.Stem, true),
+	newLanguage("swedish", swedish.Stem, true),
+	newLanguage("danish", danish.Stem, true),
+	newLanguage("norwegian", norwegian.Stem, true),
 }
 
 const common = 3
@@ -48,25 +50,32 @@ const common = 3
 //go:embed stopwords.txt
 var stopLists string
 
-// stopWords returns the words without a meaning of their own of a language, as they are
-// indexed.
-func stopWords(name string) map[string]bool {
-	_, list, found := strings.Cut(stopLists, "\n"+name+":\n")
-	if !found {
-		panic("textindex: stopwords.txt has no " + name)
-	}
+//go:embed weakwords.txt
+var weakLists string
+
+func newLanguage(name string, stem func(*snowballstem.Env) bool, compounds bool) language {
+	return language{stem: stem, compounds: compounds, stop: wordsOf(stopLists, name), weak: wordsOf(weakLists, name), name: name}
+}
+
+// listOf returns what stands under a name in a list by languages.
+func listOf(lists, name string) string {
+	_, list, _ := strings.Cut(lists, "\n"+name+":\n")
 	list, _, _ = strings.Cut(list, "\n\n")
+	return list
+}
+
+// wordsOf returns the words of a list, as they are indexed.
+func wordsOf(lists, name string) map[string]bool {
 	all := map[string]bool{}
-	tokenize.Words(list, func(token []byte) { all[string(token)] = true })
+	tokenize.Words(listOf(lists, name), func(token []byte) { all[string(token)] = true })
 	return all
 }
 
 // detect returns the language that a text's words say it is in, by the words without a
 // meaning of their own that it has; nil if they do not say. Of languages that have as
-// many, the earlier in the list wins.
-func detect(tokens []string) *language {
-	var best *language
-	most := 0
+// many, the earlier in the list wins. sure reports that it has twice as many as any other.
+func detect(tokens []string) (best *language, sure bool) {
+	most, next := 0, 0
 	for i := range languages {
 		found := 0
 		for _, token := range tokens {
@@ -75,10 +84,34 @@ func detect(tokens []string) *language {
 			}
 		}
 		if found > most {
-			best, most = &languages[i], found
+			best, most, next = &languages[i], found, most
+		} else {
+			next = max(next, found)
 		}
 	}
-	return best
+	return best, most >= 2*next && most > 1
+}
+
+// number returns the number of a language, from 1; 0: it is not known or not sure.
+func number(of *language, sure bool) int8 {
+	for i := range languages {
+		if sure && of == &languages[i] {
+			return int8(i + 1)
+		}
+	}
+	return 0
+}
+
+// stops reports whether a word has no meaning of its own in a language; nil: in none.
+func (l *language) stops(token string) bool { return l != nil && l.stop[token] }
+
+// weakly reports whether a word of a text in a language says little of what it is about;
+// nil: whether that is so in one of the most common languages.
+func (l *language) weakly(token string) bool {
+	if l != nil {
+		return l.weak[token]
+	}
+	return slices.ContainsFunc(languages[:common], func(l language) bool { return l.weak[token] })
 }
 
 // stemmer finds the stems of words. It is not safe for concurrent use.

@@ -2,7 +2,6 @@ package textindex
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,16 +9,30 @@ import (
 
 // sought is a word of a query and what it is found by.
 type sought struct {
-	word  string
-	terms map[int32]float64 // by term, how much its occurrences count, at most 1
+	word    string
+	in      *language
+	weight  float64 // what it counts in the query
+	terms   map[int32]match
+	phrases []phrase
 }
+
+// match is how well a term stands for a word.
+type match struct {
+	weight float64 // how much its occurrences count, at most 1
+	exact  bool    // it is the word itself, so that it counts in texts of any language
+}
+
+// phrase are several words that together stand for a word.
+type phrase []map[int32]match
 
 // What counts less than the word itself.
 const (
-	asPart    = 0.8 // of a compound: Frist in Rückgabefrist, and the other way round
-	asHalf    = 0.6 // of one whose other part is nowhere
-	asPrefix  = 0.7
-	asSimilar = 0.6
+	asPart    = 0.9 // of a compound: Frist in Rückgabefrist, and the other way round
+	asHalf    = 0.7 // of one whose other part is nowhere
+	asPrefix  = 0.8
+	asSimilar = 0.8
+	asForeign = 0.5 // what is not the word itself, in a text of another language
+	asWeak    = 0.5 // a word that says little of what a text is about
 )
 
 // Bounds of what a query costs.
@@ -34,22 +47,23 @@ const (
 	leastAlike    = 5  // letters of a word that may be misspelled
 )
 
-// seek returns what the words of a query are found by, in their order and each once. Words
-// without a meaning of their own are not looked for.
-func (x *Index) seek(text string) []sought {
+// seek returns what the words of a query are found by, in their order and each once, and
+// the language of the query (0: not known). Words without a meaning of their own are not
+// looked for.
+func (x *Index) seek(text string, synonyms [][]string) ([]sought, int8) {
 	tokens := tokensOf(text)
-	in := detect(tokens)
+	in, sure := detect(tokens)
 	var all []sought
-	seen, guesses := map[string]bool{}, maxGuessed
+	place := map[string]int{} // in all
 	for _, token := range tokens {
 		if len(all) == maxSought {
 			break
 		}
-		if seen[token] || in != nil && in.stop[token] {
+		if _, seen := place[token]; seen || in != nil && in.stop[token] {
 			continue
 		}
-		seen[token] = true
-		all = append(all, x.lookUp(in, token, &guesses))
+		place[token] = len(all)
+		all = append(all, x.lookUp(in, sure, token))
 	}
 	switch {
 	case in == nil:
@@ -57,39 +71,69 @@ func (x *Index) seek(text string) []sought {
 	case in.compounds:
 		x.seekInCompounds(all, leastPart)
 	}
+	guesses := maxGuessed
+	for i := range all {
+		if w := &all[i]; len(w.terms) == 0 && guesses > 0 {
+			guesses--
+			x.begun(forms(in, w.word), w)
+		}
+	}
+	x.addSynonyms(in, tokens, synonyms, func(token string) *sought {
+		if at, is := place[token]; is {
+			return &all[at]
+		}
+		return nil
+	})
+	guesses = maxGuessed
+	for i := range all {
+		if w := &all[i]; len(w.terms) == 0 && len(w.phrases) == 0 && guesses > 0 {
+			guesses--
+			x.similar(w)
+		}
+	}
+	return all, number(in, sure)
+}
+
+// forms returns what a word is looked up by: itself, with umlauts that are not spelled
+// out, and the stems of both.
+func forms(in *language, token string) []string {
+	all := []string{token}
+	if spelled := spelledOut.Replace(token); spelled != token {
+		all = append(all, spelled)
+	}
+	var s stemmer
+	for _, form := range slices.Clone(all) {
+		s.stems(in, form, func(stem string) { all = append(all, stem) })
+	}
 	return all
 }
 
 // lookUp returns what a word is found by: itself, its stem, its parts; where that is
-// nowhere, words that begin with it, and then those that are spelled alike, as long as
-// guesses are left.
-func (x *Index) lookUp(in *language, token string, guesses *int) sought {
-	w := sought{token, map[int32]float64{}}
-	forms := []string{token}
-	if spelled := spelledOut.Replace(token); spelled != token {
-		forms = append(forms, spelled)
+// nowhere and the language is not sure, its stem in any language.
+func (x *Index) lookUp(in *language, sure bool, token string) sought {
+	w := sought{word: token, in: in, weight: 1, terms: map[int32]match{}}
+	if in.weakly(token) {
+		w.weight = asWeak
 	}
-	var s stemmer
-	for _, form := range slices.Clone(forms) {
-		s.stems(in, form, func(stem string) { forms = append(forms, stem) })
+	for i, form := range forms(in, token) {
+		w.add(x, form, match{1, i == 0})
 	}
-	for _, form := range forms {
-		w.add(x, form, 1)
+	for i := 0; i < len(languages) && in != nil && !sure && len(w.terms) == 0; i++ {
+		w.addAll(x, forms(&languages[i], token), 1)
 	}
 	if in != nil && in.compounds || in == nil && len(w.terms) == 0 && len(token) >= leastCompound {
 		x.split(in, token, &w)
-	}
-	if len(w.terms) == 0 && *guesses > 0 {
-		*guesses--
-		x.alike(forms, &w)
 	}
 	return w
 }
 
 // add notes that a word is found by another, if there is a text with it.
-func (w *sought) add(x *Index, term string, weight float64) {
-	if at, known := x.terms[term]; known && x.lives(at) {
-		w.terms[at] = max(w.terms[at], weight)
+func (w *sought) add(x *Index, term string, m match) {
+	if !m.exact && w.weight == 1 && w.in.weakly(term) {
+		m.weight *= asWeak
+	}
+	if at, known := x.terms[term]; known && x.lives(at) && w.terms[at].weight < m.weight {
+		w.terms[at] = m
 	}
 }
 
@@ -103,11 +147,14 @@ var links = []string{"", "s", "es", "n", "en", "er", "e"}
 
 // split finds a compound by two words that it is made of, if texts have both.
 func (x *Index) split(in *language, token string, w *sought) {
-	known := func(part string) (terms []string) {
+	has := func(part string) (terms []string) {
 		var s stemmer
 		forms := []string{part}
 		s.stems(in, part, func(stem string) { forms = append(forms, stem) })
 		for _, form := range forms {
+			if in.stops(form) || len(form) < leastPart-1 {
+				continue
+			}
 			if at, is := x.terms[form]; is && x.lives(at) {
 				terms = append(terms, form)
 			}
@@ -118,13 +165,13 @@ func (x *Index) split(in *language, token string, w *sought) {
 		if !utf8.RuneStart(token[at]) {
 			continue
 		}
-		tail := known(token[at:])
+		tail := has(token[at:])
 		for _, link := range links {
 			head, linked := strings.CutSuffix(token[:at], link)
 			if !linked || len(head) < leastPart {
 				continue
 			}
-			first, weight := known(head), asPart
+			first, weight := has(head), asPart
 			if len(first) == 0 || len(tail) == 0 {
 				weight = asHalf
 			}
@@ -140,7 +187,7 @@ func (x *Index) split(in *language, token string, w *sought) {
 
 func (w *sought) addAll(x *Index, terms []string, weight float64) {
 	for _, term := range terms {
-		w.add(x, term, weight)
+		w.add(x, term, match{weight: weight})
 	}
 }
 
@@ -157,26 +204,30 @@ func (x *Index) seekInCompounds(all []sought, least int) {
 			}
 			if (strings.HasPrefix(name, token) || strings.HasSuffix(name, token)) && x.lives(int32(term)) {
 				if _, known := all[i].terms[int32(term)]; !known {
-					all[i].terms[int32(term)] = asPart
+					all[i].add(x, name, match{weight: asPart})
 				}
 			}
 		}
 	}
 }
 
-// alike finds a word that is nowhere by those that begin with it, else by those that are
-// spelled nearly as it is.
-func (x *Index) alike(forms []string, w *sought) {
-	token := forms[0]
+// begun finds a word that is nowhere by those that begin with it.
+func (x *Index) begun(forms []string, w *sought) {
 	shortest := slices.MinFunc(forms, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
-	if len(shortest) >= leastPart {
-		for term, name := range x.names {
-			if strings.HasPrefix(name, shortest) && len(w.terms) < maxAlike && x.lives(int32(term)) {
-				w.terms[int32(term)] = asPrefix
-			}
+	if len(shortest) < leastPart {
+		return
+	}
+	for term, name := range x.names {
+		if strings.HasPrefix(name, shortest) && len(w.terms) < maxAlike && x.lives(int32(term)) {
+			w.terms[int32(term)] = match{weight: asPrefix}
 		}
 	}
-	if len(w.terms) > 0 || len(token) < leastAlike || strings.ContainsAny(token, "0123456789") {
+}
+
+// similar finds a word by those that are spelled nearly as it is.
+func (x *Index) similar(w *sought) {
+	token := w.word
+	if len(token) < leastAlike || strings.ContainsAny(token, "0123456789") {
 		return
 	}
 	of := trigrams(token)
@@ -185,7 +236,7 @@ func (x *Index) alike(forms []string, w *sought) {
 			continue
 		}
 		if shared(of, trigrams(name)) >= leastShared && len(w.terms) < maxAlike && x.lives(int32(term)) {
-			w.terms[int32(term)] = asSimilar
+			w.terms[int32(term)] = match{weight: asSimilar}
 		}
 	}
 }
@@ -221,15 +272,53 @@ func shared(a, b []string) float64 {
 	return 2 * float64(both) / float64(len(a)+len(b))
 }
 
-// occurrences returns how often texts have a word, by slot, in what it is found by.
-func (x *Index) occurrences(w sought, counts map[int32]float64) {
-	clear(counts)
-	for _, term := range slices.Sorted(maps.Keys(w.terms)) {
-		weight := w.terms[term]
-		for _, p := range x.postings[term] {
-			if x.slots[p.slot].id != "" {
-				counts[p.slot] = max(counts[p.slot], weight*float64(p.count))
+// strengths sets how well texts have a word of a query in a language, by slot, from 0 to 1.
+// Texts have words on average.
+func (x *Index) strengths(w *sought, in int8, words float64, strengths map[int32]float64) {
+	clear(strengths)
+	x.occurrences(w.terms, in, words, func(slot int32, strength float64) {
+		strengths[slot] = max(strengths[slot], strength)
+	})
+	for _, p := range w.phrases {
+		for slot, strength := range x.together(p, in, words) {
+			strengths[slot] = max(strengths[slot], strength)
+		}
+	}
+}
+
+// together returns the texts that have all words of a phrase, and how well they have the
+// one that they have least.
+func (x *Index) together(p phrase, in int8, words float64) map[int32]float64 {
+	var all map[int32]float64
+	for i, terms := range p {
+		here := map[int32]float64{}
+		x.occurrences(terms, in, words, func(slot int32, strength float64) {
+			if before, is := all[slot]; is || i == 0 {
+				if i > 0 {
+					strength = min(strength, before)
+				}
+				here[slot] = max(here[slot], strength)
 			}
+		})
+		all = here
+	}
+	return all
+}
+
+// occurrences calls each with the texts that have one of some terms, and how well.
+func (x *Index) occurrences(terms map[int32]match, in int8, words float64, each func(slot int32, strength float64)) {
+	for term, m := range terms {
+		for _, p := range x.postings[term] {
+			s := &x.slots[p.slot]
+			if s.id == "" {
+				continue
+			}
+			weight := m.weight
+			if !m.exact && in != 0 && s.language != 0 && s.language != in {
+				weight *= asForeign
+			}
+			n := float64(p.count)
+			each(p.slot, weight*n/(n+k1*(1-b+b*float64(s.length)/words)))
 		}
 	}
 }

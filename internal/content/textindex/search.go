@@ -30,6 +30,9 @@ type Query struct {
 	// MinScore is the least score, by words or by vector, of what is found, from 0 (all
 	// that matches) to 1; nil: 0.2 by words and 0.3 by vector.
 	MinScore *float64
+	// Synonyms are groups of words, or of several words, that stand for each other, in
+	// addition to those that are known of each language.
+	Synonyms [][]string
 }
 
 // Hit is a result.
@@ -50,6 +53,7 @@ const (
 	boostShare = 0.1
 	leastWord  = 0.2 // scores below it are noise
 	leastNear  = 0.3 // and cosines
+	leastSize  = 50  // texts that an index is taken to have at least, for how rare a word is
 	deepest    = 50  // ranks of one list that are fused, at least
 )
 
@@ -163,16 +167,18 @@ func (q *Query) least(usual float64) float64 {
 // byWords scores texts by BM25, divided by what a text would score at most that has every
 // word of the query, also those that no text has.
 func (x *Index) byWords(q Query, depth int) []ranked {
-	words := x.seek(q.Text)
+	words, in := x.seek(q.Text, q.Synonyms)
 	scores := make([]float64, len(x.slots))
 	mean, most := float64(x.words)/float64(max(len(x.byID), 1)), 0.0
-	counts := map[int32]float64{}
-	for _, w := range words {
-		x.occurrences(w, counts)
-		idf := math.Log(1 + (float64(len(x.byID)-len(counts))+0.5)/(float64(len(counts))+0.5))
-		most += idf * (k1 + 1)
-		for at, n := range counts {
-			scores[at] += idf * n * (k1 + 1) / (n + k1*(1-b+b*float64(x.slots[at].length)/mean))
+	size := float64(max(len(x.byID), leastSize))
+	strengths := map[int32]float64{}
+	for i := range words {
+		x.strengths(&words[i], in, mean, strengths)
+		n := float64(len(strengths))
+		idf := words[i].weight * math.Log(1+(size-n+0.5)/(n+0.5))
+		most += idf
+		for at, strength := range strengths {
+			scores[at] += idf * strength
 		}
 	}
 	if most > 0 {

@@ -61,7 +61,7 @@ contract: ## Run the tests that walk all operations, and those of the documents 
 
 .PHONY: bench-retrieval
 bench-retrieval: ## Ask the golden set of questions, and measure indexing and search
-	$(GO) test ./internal/content/textindex -run TestGoldenQuestions -v -count 1 | grep 'questions:'
+	$(GO) test ./internal/content/textindex -run TestGolden -v -count 1 | grep 'recall@5'
 	$(GO) test ./internal/content/textindex -run '^$$' -bench 'Prose' -benchtime 3x
 
 .PHONY: test-postgres

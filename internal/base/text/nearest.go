@@ -43,3 +43,24 @@ func Nearest(name string, candidates []string) string {
 	}
 	return best
 }
+
+// Errors returns how many letters of a word must be added, left out or replaced to make
+// another. Two neighbours that are exchanged count once.
+func Errors(a, b string) int {
+	n := levenshtein.ComputeDistance(a, b)
+	if n == 2 && len(a) == len(b) && swapped(a, b) {
+		return 1
+	}
+	return n
+}
+
+// swapped reports whether two words of equal length differ by two neighbours that are
+// exchanged.
+func swapped(a, b string) bool {
+	for i := 0; i+1 < len(a); i++ {
+		if a[i] != b[i] {
+			return a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+		}
+	}
+	return false
+}

@@ -345,3 +345,67 @@ func FuzzPlaces(f *testing.F) {
 		}
 	})
 }
+
+// A question finds what answers it where there are few texts, although none of its words
+// can be rare among them.
+func TestFewTexts(t *testing.T) {
+	t.Parallel()
+	x := New()
+	x.Put(Doc{ID: "only", Text: "Refunds are issued within 14 days after we receive the returned item."})
+	for query, want := range map[string]int{
+		"When is my money refunded?": 1, "how do I get a refund for shoes": 1, "Do you sell shoes?": 0, "Who wrote Faust?": 0,
+	} {
+		if got := x.Search(Query{Text: query, Limit: 5}); len(got) != want {
+			t.Errorf("%q: %v", query, got)
+		}
+	}
+}
+
+func TestSynonyms(t *testing.T) {
+	t.Parallel()
+	x := New()
+	for _, d := range []Doc{
+		{ID: "leave", Text: "Paid time off is requested from your supervisor two weeks ahead."},
+		{ID: "car", Text: "The vehicle is returned with a full tank."},
+		{ID: "bank", Text: "The Wolpertinger opens at nine and closes at five."},
+		{ID: "de", Text: "Das Fahrzeug wird mit vollem Tank zurückgegeben, und die Abgabe ist bis zehn Uhr möglich."},
+	} {
+		x.Put(d)
+	}
+	named := [][]string{{"PTO", "paid time off", " "}, {"headquarters", "the Wolpertinger"}, {"", "?"}}
+	for _, tt := range []struct {
+		query    string
+		synonyms [][]string
+		want     []string
+	}{
+		{"who is my boss", nil, []string{"leave"}}, // known of English
+		{"the automobiles", nil, []string{"car"}},
+		{"Wo ist das Auto?", nil, []string{"de"}},
+		{"PTO", nil, nil},
+		{"PTO", named, []string{"leave"}},
+		{"the pto and the tank", named, []string{"car", "leave"}},
+		{"headquarters", nil, nil},
+		{"where are the headquarters", named, []string{"bank"}},
+		{"time and motion", named, nil}, // one word of three is not the phrase
+	} {
+		var got []string
+		for _, h := range x.Search(Query{Text: tt.query, Synonyms: tt.synonyms, Limit: 2}) {
+			got = append(got, h.ID)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%q: %s", tt.query, diff)
+		}
+	}
+}
+
+// A stem means another thing in another language: backe and back.
+func TestStemsOfAnotherLanguage(t *testing.T) {
+	t.Parallel()
+	x := New()
+	x.Put(Doc{ID: "en", Text: "If you do not like the item, you can send the goods back to us within a month."})
+	x.Put(Doc{ID: "de", Text: "Wer Brot backt, lässt den Teig über Nacht ruhen, und dann ist er am Morgen fertig."})
+	got := x.Search(Query{Text: "Wie backe ich ein Brot und wann ist es fertig?", Limit: 5, MinScore: new(float64)})
+	if len(got) == 0 || got[0].ID != "de" || len(got) > 1 && got[1].Score > 0.2 {
+		t.Errorf("found %v", got)
+	}
+}

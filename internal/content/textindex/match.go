@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"agentd/internal/base/text"
 )
 
 // sought is a word of a query and what it is found by.
@@ -50,8 +52,8 @@ const (
 // seek returns what the words of a query are found by, in their order and each once, and
 // the language of the query (0: not known). Words without a meaning of their own are not
 // looked for.
-func (x *Index) seek(text string, synonyms [][]string) ([]sought, int8) {
-	tokens := tokensOf(text)
+func (x *Index) seek(query string, synonyms [][]string) ([]sought, int8) {
+	tokens := tokensOf(query)
 	in, sure := detect(tokens)
 	var all []sought
 	place := map[string]int{} // in all
@@ -230,19 +232,22 @@ func (x *Index) similar(w *sought) {
 	if len(token) < leastAlike || strings.ContainsAny(token, "0123456789") {
 		return
 	}
-	of := trigrams(token)
+	of, most := trigrams(token), 1
+	if len(token) >= longWord {
+		most = 2
+	}
 	for term, name := range x.names {
-		if d := len(name) - len(token); d < -2 || d > 2 || name[0] != token[0] { // few mistype the first letter
+		if d := len(name) - len(token); d < -most || d > most || name[0] != token[0] || len(w.terms) >= maxAlike { // few mistype the first letter
 			continue
 		}
-		if shared(of, trigrams(name)) >= leastShared && len(w.terms) < maxAlike && x.lives(int32(term)) {
+		if shared(of, trigrams(name)) >= leastShared && text.Errors(token, name) <= most && x.lives(int32(term)) {
 			w.terms[int32(term)] = match{weight: asSimilar}
 		}
 	}
 }
 
 // leastShared is the share of trigrams of two words that are spelled nearly the same.
-const leastShared = 0.55
+const leastShared = 0.5
 
 // trigrams returns the sequences of three letters of a word, its ends marked, sorted.
 func trigrams(word string) []string {
@@ -271,6 +276,9 @@ func shared(a, b []string) float64 {
 	}
 	return 2 * float64(both) / float64(len(a)+len(b))
 }
+
+// longWord is how many letters a word has at least that may be misspelled twice.
+const longWord = 8
 
 // strengths sets how well texts have a word of a query in a language, by slot, from 0 to 1.
 // Texts have words on average.

@@ -39,7 +39,7 @@ func TestErrors(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		want int
-	}{{"felines", "felines", 0}, {"felinnes", "felines", 1}, {"recieve", "receive", 1}, {"tires", "tyres", 1}, {"boat", "cow", 3}, {"ab", "cd", 2}, {"abcd", "badc", 3}} {
+	}{{"felines", "felines", 0}, {"felinnes", "felines", 1}, {"flaot", "float", 1}, {"tires", "tyres", 1}, {"boat", "cow", 3}, {"ab", "cd", 2}, {"abcd", "badc", 3}} {
 		if got := text.Errors(tt.a, tt.b); got != tt.want {
 			t.Errorf("Errors(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
 		}

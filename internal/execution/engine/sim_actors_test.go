@@ -205,6 +205,10 @@ func (w *world) people() {
 		w.begin()
 		return
 	}
+	if w.chance(10) {
+		w.legislate()
+		return
+	}
 	ctx, tenant := context.Background(), w.who.TenantID
 	id := w.ids[w.rng.IntN(len(w.ids))]
 	r, err := w.api.Get(ctx, tenant, id)

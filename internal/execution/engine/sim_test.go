@@ -98,6 +98,8 @@ var mustHappen = []string{
 	"model: retryable error", "model: error", "model: hangs", "model: breaks off", "model: fallback asked", "model: asked again",
 	"model: streams", "model: drips", "model: called during an outage", "provider down", "provider has limits", "share of a limit changed", "model: asks to be left alone", "database away", "database: written to while it is away", "model: parallel calls", "model: repeated id", "model: unknown tool", "model: half a call",
 	"tool: needs authorization", "tool: outcome unknown", "tool: died under way", "tool: repeated",
+	"rule changed", "rule: warn of a call", "rule: require_approval of a call", "rule: block of a call", "rule: revoke_permissions of a call",
+	"rule: terminate_agent of a call", "rule: warn of a model", "rule: block of a model", "rule: terminate_agent of a model",
 	"completed", "failed", "cancelled", "timeout", "rejected", "expired", "out of time", "run resumed after a crash",
 }
 

@@ -65,11 +65,13 @@ type world struct {
 	awayUntil  time.Time       // the database takes no writes
 	quiet      time.Time       // the provider asks to be left alone
 	history    []string
-	ids        []string            // of the runs that were accepted, or may have been
-	accepted   map[string]bool     // of these, the former
-	decided    map[string]int      // decisions that counted, by approval
-	seen       map[string]*journal // by run
-	spent      map[string]float64  // US dollars of all runs that spend from a budget, by its id
+	ids        []string                 // of the runs that were accepted, or may have been
+	accepted   map[string]bool          // of these, the former
+	decided    map[string]int           // decisions that counted, by approval
+	seen       map[string]*journal      // by run
+	spent      map[string]float64       // US dollars of all runs that spend from a budget, by its id
+	rules      map[string]policy.Effect // by action
+	judged     map[string]verdict       // the newest, by run, action and arguments
 }
 
 // play simulates one world.
@@ -84,6 +86,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, paid: map[string]int{}, lasting: map[string]bool{}, accepted: map[string]bool{},
 		decided: map[string]int{}, seen: map[string]*journal{}, spent: map[string]float64{},
+		rules: map[string]policy.Effect{}, judged: map[string]verdict{},
 	}
 	w.agents = &agents{spec: w.agent()}
 	if luck := seeded(seed, "limits"); luck.IntN(2) == 0 {
@@ -248,7 +251,7 @@ func (w *world) open(name string, slots int) *simNode {
 	n.limiter = &model.Limiter{Next: chats{Client: network{n}}, Clock: clock.System{}}
 	eng := engine.New(engine.Config{
 		Writer: writer, Runs: w.runs, Log: w.log, Queue: queue, Hub: hub, Agents: w.agents,
-		Models: model.Resolver{Catalogue: catalogue}, Client: n.limiter, Limits: n.limiter, Tools: tools, Gate: policy.AllowAll{},
+		Models: model.Resolver{Catalogue: catalogue}, Client: n.limiter, Limits: n.limiter, Tools: tools, Gate: policy.AllowAll{}, Governor: simGovernor{n},
 		Clock: clock.System{}, Logger: logger, Node: name, Lease: simLease, Meter: meter,
 	})
 	n.runner = work.NewRunner(work.Config{
@@ -413,6 +416,7 @@ func (n *simNode) tool(name string, repeatable bool) tool.Tool {
 		Name: name, Parameters: jsontext.Value(`{"type":"object"}`), Idempotent: repeatable,
 		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 			w := n.w
+			w.obey(ctx, c)
 			took := n.moment(200)
 			if n.moment(100) < 5*time.Millisecond { // longer than a lease
 				took *= 40

@@ -53,7 +53,7 @@ func (g simGovernor) Judge(_ context.Context, r policy.Run, act policy.Act) (rul
 			})
 		}
 	}
-	w.judged[r.RunID+act.Actions[0]+string(act.Arguments)] = verdict{ruling.Effect, time.Now()}
+	w.rulings[r.RunID+act.Actions[0]+string(act.Arguments)] = verdict{ruling.Effect, time.Now()}
 	return ruling, nil
 }
 
@@ -73,7 +73,7 @@ func (g simGovernor) RecordTx(_ txn.Tx, _ policy.Run, ruling policy.Ruling) erro
 func (w *world) obey(ctx context.Context, c tool.Call) {
 	arguments := c.Arguments
 	w.mu.Lock()
-	v, judged := w.judged[c.RunID+"tool:"+c.Name+arguments]
+	v, judged := w.rulings[c.RunID+"tool:"+c.Name+arguments]
 	w.mu.Unlock()
 	switch {
 	case !judged || !v.at.Equal(time.Now()):

@@ -71,7 +71,7 @@ type world struct {
 	seen       map[string]*journal      // by run
 	spent      map[string]float64       // US dollars of all runs that spend from a budget, by its id
 	rules      map[string]policy.Effect // by action
-	judged     map[string]verdict       // the newest, by run, action and arguments
+	rulings    map[string]verdict       // the newest, by run, action and arguments
 }
 
 // play simulates one world.
@@ -86,7 +86,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, paid: map[string]int{}, lasting: map[string]bool{}, accepted: map[string]bool{},
 		decided: map[string]int{}, seen: map[string]*journal{}, spent: map[string]float64{},
-		rules: map[string]policy.Effect{}, judged: map[string]verdict{},
+		rules: map[string]policy.Effect{}, rulings: map[string]verdict{},
 	}
 	w.agents = &agents{spec: w.agent()}
 	if luck := seeded(seed, "limits"); luck.IntN(2) == 0 {

@@ -73,10 +73,10 @@ func (g simGovernor) RecordTx(_ txn.Tx, _ policy.Run, ruling policy.Ruling) erro
 func (w *world) obey(ctx context.Context, c tool.Call) {
 	arguments := c.Arguments
 	w.mu.Lock()
-	v, judged := w.rulings[c.RunID+"tool:"+c.Name+arguments]
+	v, known := w.rulings[c.RunID+"tool:"+c.Name+arguments]
 	w.mu.Unlock()
 	switch {
-	case !judged || !v.at.Equal(time.Now()):
+	case !known || !v.at.Equal(time.Now()):
 		w.t.Errorf("seed %d: the call %s of %s was judged at %v and made at %v", w.seed, c.ID, c.Name, v.at, time.Now())
 	case v.effect < policy.Approve || v.effect == policy.Approve && w.wasApproved(ctx, c):
 	default:

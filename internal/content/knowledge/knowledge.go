@@ -49,8 +49,11 @@ type base struct {
 	EmbeddingModel string `json:"embedding_model"`
 	ChunkSize      int    `json:"chunk_size"`
 	ChunkOverlap   int    `json:"chunk_overlap"`
-	DocumentCount  int    `json:"document_count" readOnly:"true"`
-	TotalChunks    int    `json:"total_chunks" readOnly:"true"`
+	// Synonyms are groups of words that stand for each other in searches, separated by
+	// commas.
+	Synonyms      []string `json:"synonyms,omitzero"`
+	DocumentCount int      `json:"document_count" readOnly:"true"`
+	TotalChunks   int      `json:"total_chunks" readOnly:"true"`
 	// Metadata belongs to those who know the base as a vector store.
 	Metadata map[string]string `json:"metadata,omitzero"`
 }
@@ -66,7 +69,7 @@ var kind = resource.Kind[base]{
 		if b.ChunkOverlap > b.ChunkSize/2 {
 			add("chunk_overlap", "it is more than half of chunk_size")
 		}
-		return wrong
+		return append(wrong, checkSynonyms(b.Synonyms)...)
 	},
 	Label: func(b *base) string { return b.Name },
 }
@@ -82,6 +85,7 @@ type Base struct {
 	EmbeddingModel     string          `json:"embedding_model,omitzero" doc:"As given at creation, otherwise the deployment's, which is the one that is used. Absent where there is none."`
 	ChunkSize          int             `json:"chunk_size"`
 	ChunkOverlap       int             `json:"chunk_overlap"`
+	Synonyms           []string        `json:"synonyms" doc:"Groups of words that stand for each other when the knowledge base is searched."`
 	DocumentCount      int             `json:"document_count"`
 	TotalChunks        int             `json:"total_chunks"`
 	Status             string          `json:"status" enum:"ready"`
@@ -93,7 +97,10 @@ type Base struct {
 
 // Editable implements route.Editable.
 func (b *Base) Editable() any {
-	return struct{ Name, Description string }{b.Name, b.Description}
+	return struct {
+		Name, Description string
+		Synonyms          []string
+	}{b.Name, b.Description, b.Synonyms}
 }
 
 // AttachedAgent is an agent that searches a base.
@@ -215,7 +222,7 @@ func (s *Service) alone(b *base) Base {
 	return Base{
 		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description,
 		EmbeddingModel: cmp.Or(b.EmbeddingModel, s.Search.Model()),
-		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
+		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, Synonyms: append([]string{}, b.Synonyms...), DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
 		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 	}
 }

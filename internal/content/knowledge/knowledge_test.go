@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -471,6 +472,41 @@ func TestBasesThatAreRefused(t *testing.T) {
 		}
 		if _, err := r.try("updateKnowledgeBase", `{"name":" "}`); !fault.Is(err, fault.Invalid) {
 			r.Errorf("a blank name: %v", err)
+		}
+	})
+}
+
+func TestSynonymsOfBases(t *testing.T) {
+	each(t, func(r *rig) {
+		r.base = r.call("createKnowledgeBase", `{"name":"Handbook","synonyms":["PTO, paid time off","head office, Wolpertinger"]}`).(*knowledge.Base).ID
+		if _, err := r.add(text("Paid time off is requested two weeks ahead.", "leave.txt")); err != nil {
+			r.Fatal(err)
+		}
+		found := func() int {
+			got, err := r.Find(r.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "How do I take PTO?", Limit: 5})
+			if err != nil {
+				r.Fatal(err)
+			}
+			return got.Count
+		}
+		if found() != 1 {
+			r.Error("a synonym does not find")
+		}
+		b := r.call("updateKnowledgeBase", `{"synonyms":["head office, Wolpertinger"]}`).(*knowledge.Base)
+		if diff := cmp.Diff([]string{"head office, Wolpertinger"}, b.Synonyms); diff != "" || found() != 0 {
+			r.Errorf("what was replaced is found still, or %s", diff)
+		}
+		if b = r.call("updateKnowledgeBase", `{"synonyms":[]}`).(*knowledge.Base); len(b.Synonyms) != 0 {
+			r.Errorf("%v are left", b.Synonyms)
+		}
+		for _, group := range []string{"alone", "a, ,", strings.Repeat("x,", 11), strings.Repeat("x", 300) + ",y"} {
+			if _, err := r.try("updateKnowledgeBase", `{"synonyms":["a, b",`+strconv.Quote(group)+`]}`); !fault.Is(err, fault.Invalid) ||
+				fault.From(err).Fields[0].Field != "synonyms[1]" {
+				r.Errorf("%q: %v", group, err)
+			}
+		}
+		if _, err := r.try("updateKnowledgeBase", `{"synonyms":[`+strings.Repeat(`"a, b",`, 100)+`"a, b"]}`); !fault.Is(err, fault.Invalid) {
+			r.Errorf("101 groups: %v", err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func (s *Service) Routes() []route.Route {
 	remove := row("DELETE", one, "deleteKnowledgeBase", "Delete a knowledge base with its documents")
 	remove.Status, remove.Destroys = 204, true
 	get := row("GET", one, "getKnowledgeBase", "Get a knowledge base")
-	update := row("PUT", one, "updateKnowledgeBase", "Update the name or description of a knowledge base")
+	update := row("PUT", one, "updateKnowledgeBase", "Update the name, description or synonyms of a knowledge base")
 	get.Conditional, update.Conditional, remove.Conditional = true, true, true
 	list := row("GET", documents, "listKbDocuments", "List the documents of a knowledge base, newest first")
 	list.Errors = append(list.Errors, 422)
@@ -82,6 +82,8 @@ type createIn struct {
 		EmbeddingModel string `json:"embedding_model" maxLength:"200" doc:"Informational; the deployment's embedding model is used."`
 		ChunkSize      int    `json:"chunk_size" minimum:"64" maximum:"65536" default:"1000" doc:"Maximum characters of a chunk."`
 		ChunkOverlap   *int   `json:"chunk_overlap,omitzero" minimum:"0" doc:"Characters that a chunk repeats of the previous one, at most half of chunk_size. Default: a fifth."`
+
+		Synonyms []string `json:"synonyms,omitzero" maxItems:"100" doc:"Up to 100 groups of words that stand for each other when the knowledge base is searched, such as PTO, paid time off. The 2 to 10 words of a group are separated by commas."`
 	}
 }
 
@@ -89,6 +91,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	b := s.bases.Blank()
 	body := &in.Body
 	b.Name, b.Description, b.EmbeddingModel, b.ChunkSize = body.Name, body.Description, body.EmbeddingModel, body.ChunkSize
+	b.Synonyms = body.Synonyms
 	if b.ChunkOverlap = b.ChunkSize / 5; body.ChunkOverlap != nil {
 		b.ChunkOverlap = *body.ChunkOverlap
 	}
@@ -122,12 +125,14 @@ type updateIn struct {
 
 		Name        *string `json:"name,omitzero" minLength:"1" maxLength:"200" doc:"Name of the knowledge base, as people see it."`
 		Description *string `json:"description,omitzero" maxLength:"5000" doc:"What the knowledge base holds."`
+
+		Synonyms *[]string `json:"synonyms,omitzero" maxItems:"100" doc:"Up to 100 groups of words that stand for each other when the knowledge base is searched, such as PTO, paid time off. The 2 to 10 words of a group are separated by commas. Replaces all; an empty list removes them."`
 	}
 }
 
 // match checks the request's If-Match against a base.
 func match(tx txn.Tx, b *base) error {
-	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description})
+	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description, Synonyms: append([]string{}, b.Synonyms...)})
 }
 
 func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*Base, error) {
@@ -140,6 +145,9 @@ func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*
 		}
 		if in.Body.Description != nil {
 			b.Description = *in.Body.Description
+		}
+		if in.Body.Synonyms != nil {
+			b.Synonyms = *in.Body.Synonyms
 		}
 		return nil
 	})

@@ -65,12 +65,13 @@ type Question struct {
 
 // Find searches a base. Errors: fault.NotFound for the base.
 func (s *Service) Find(ctx context.Context, tenant, baseID string, q Question) (*Answer, error) {
-	if _, err := s.bases.Read(ctx, tenant, baseID); err != nil {
+	b, err := s.bases.Read(ctx, tenant, baseID)
+	if err != nil {
 		return nil, err
 	}
 	answer := &Answer{Status: kbEmpty, Query: q.Text, Results: []Result{}}
 	got, err := s.Search.Search(ctx, tenant, baseID, textindex.Query{
-		Text: q.Text, Strategy: textindex.Relevance, Limit: q.Limit + spareHits, MinScore: q.MinScore,
+		Text: q.Text, Strategy: textindex.Relevance, Limit: q.Limit + spareHits, MinScore: q.MinScore, Synonyms: b.synonyms(),
 	})
 	if err != nil || got.Total == 0 {
 		return answer, err

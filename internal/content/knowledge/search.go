@@ -65,7 +65,7 @@ type Question struct {
 
 // Find searches a base. Errors: fault.NotFound for the base.
 func (s *Service) Find(ctx context.Context, tenant, baseID string, q Question) (*Answer, error) {
-	b, err := s.bases.Read(ctx, tenant, baseID)
+	b, err := s.bases.Get(ctx, tenant, baseID)
 	if err != nil {
 		return nil, err
 	}

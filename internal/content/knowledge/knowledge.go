@@ -222,7 +222,8 @@ func (s *Service) alone(b *base) Base {
 	return Base{
 		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description,
 		EmbeddingModel: cmp.Or(b.EmbeddingModel, s.Search.Model()),
-		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, Synonyms: append([]string{}, b.Synonyms...), DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
+		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, Synonyms: append([]string{}, b.Synonyms...),
+		DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
 		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 	}
 }

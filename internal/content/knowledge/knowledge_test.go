@@ -479,7 +479,7 @@ func TestBasesThatAreRefused(t *testing.T) {
 func TestSynonymsOfBases(t *testing.T) {
 	each(t, func(r *rig) {
 		r.base = r.call("createKnowledgeBase", `{"name":"Handbook","synonyms":["PTO, paid time off","head office, Wolpertinger"]}`).(*knowledge.Base).ID
-		if _, err := r.add(text("Paid time off is requested two weeks ahead.", "leave.txt")); err != nil {
+		if _, err := r.add(text("Paid time off is requested two weeks ahead.", "rules.txt")); err != nil {
 			r.Fatal(err)
 		}
 		found := func() int {

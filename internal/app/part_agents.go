@@ -11,6 +11,7 @@ import (
 	"agentd/internal/agents/agentkey"
 	"agentd/internal/agents/capability"
 	"agentd/internal/agents/guardrail"
+	"agentd/internal/agents/headagent"
 	"agentd/internal/agents/mcp"
 	"agentd/internal/agents/mcp/mcpsql"
 	"agentd/internal/agents/modelcheck"
@@ -47,6 +48,7 @@ type agents struct {
 	keys       *agentkey.Keys
 	manifests  *capability.Capabilities
 	analytics  *usage.Analytics
+	first      *headagent.Service // proposals for first agents
 }
 
 func newAgents(
@@ -81,6 +83,10 @@ func newAgents(
 	a.keys = agentkey.New(p.kernel, agentkey.Options{AgentTx: a.lockTx})
 	a.manifests = capability.New(p.kernel, capability.Options{Agents: a.agents, KnowledgeBaseTx: content.knowledge.CheckTx})
 	a.source = run.AgentSource{Agents: a.agents}
+	a.first = &headagent.Service{Tools: tools.registry.Names(), Plan: func(ctx context.Context, tenant string) (string, error) {
+		plan, err := accounts.usage.PlanOf(ctx, tenant)
+		return plan.ID, err
+	}}
 	a.analytics = usage.NewAnalytics(usage.AnalyticsDeps{
 		Store: accounts.usageStore, Clock: p.clock, EachAgent: a.eachInfo, Agent: a.info,
 		Machines: machineStates(p),
@@ -121,7 +127,7 @@ func (a *agents) part() part {
 	return part{
 		name: "agents",
 		routes: slices.Concat(a.agents.Routes(), a.guardrails.Routes(), a.servers.Routes(), a.keys.Routes(), a.manifests.Routes(),
-			(&modelcheck.Service{Models: a.proxy}).Routes(), a.analytics.Routes()),
+			(&modelcheck.Service{Models: a.proxy}).Routes(), a.analytics.Routes(), a.first.Routes()),
 		subscribers: []subscriber{
 			onAgentDeleted("take-deleted-agents-from-mcp-servers", func(ctx context.Context, c agentChange) error {
 				return a.servers.AgentDeleted(ctx, c.TenantID, c.ID)

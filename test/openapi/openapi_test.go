@@ -20,6 +20,7 @@ import (
 	"agentd/internal/agents/agentkey"
 	"agentd/internal/agents/capability"
 	"agentd/internal/agents/guardrail"
+	"agentd/internal/agents/headagent"
 	"agentd/internal/agents/mcp"
 	"agentd/internal/agents/modelcheck"
 	"agentd/internal/agents/modelproxy"
@@ -147,7 +148,7 @@ func routes(t *testing.T) []route.Route {
 		signin.New(signin.Config{Clock: clock.System{}, Box: box}).Routes(),
 		providerkey.New(providerkey.Deps{Clock: clock.System{}}).Routes(), provider.New(provider.Deps{}).Routes(), modeladmin.New(modeladmin.Deps{}).Routes(),
 		opconfig.New(opconfig.Deps{}).Routes(), (&setting.Service{}).DocumentRoutes(),
-		(&modelcheck.Service{}).Routes(),
+		(&modelcheck.Service{}).Routes(), (&headagent.Service{}).Routes(),
 		notification.New(notification.Deps{Clock: clock.System{}}).Routes(), live.New(live.Deps{}).Routes(), (&waiting.Service{}).Routes(), (&feed.Service{}).Routes(),
 		webhook.New(webhook.Deps{Clock: clock.System{}, Events: events.Registry}).Routes(),
 		(&file.Service{}).Routes(), (&skill.Service{}).Routes(), (&workspace.Service{}).Routes(), (&artifact.Service{}).Routes(), (&memory.Service{}).Routes(),

@@ -145,7 +145,7 @@ func mayCall(who authz.Caller, op *contracttest.Operation) error {
 
 // anyKey lists the reads that need no scope: every authenticated key may do
 // them.
-var anyKey = []string{"getMe", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens",
+var anyKey = []string{"getMe", "getMyHeadAgentTemplate", "listMeSessions", "getMfaStatus", "listAuthProviders", "getCurrentTenant", "listCompatModels", "getCompatModel", "countMessageTokens",
 	"streamChanges",   // each kind that it shows needs the scope of its list
 	"getClientConfig", // what is on, for clients: nothing of the company's
 }

@@ -14,7 +14,7 @@ type block struct {
 	kind                               string
 	text, source, id, name, input      []byte
 	toolUseID, content, isError, title []byte
-	data                               []byte
+	data, context                      []byte
 }
 
 func readBlock(v []byte) (b block) {
@@ -44,13 +44,18 @@ func readBlock(v []byte) (b block) {
 			b.title = value
 		case "data":
 			b.data = value
+		case "context":
+			b.context = value
 		}
 	}
 	return b
 }
 
 // blockPath locates a content block. Indexes that do not apply are -1.
-type blockPath struct{ message, block, inner int }
+type blockPath struct {
+	message, block, inner int
+	source                bool // inner is in the source of the block
+}
 
 // field returns the path of a member of the block.
 func (p blockPath) field(name string) string {
@@ -61,6 +66,9 @@ func (p blockPath) field(name string) string {
 	for i, n := range [...]int{p.block, p.inner} {
 		if n < 0 {
 			break
+		}
+		if i > 0 && p.source {
+			b = append(b, ".source"...)
 		}
 		if i > 0 {
 			b = append(b, ".content"...)
@@ -191,8 +199,7 @@ func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 		part = append(append(part, ";base64,"...), data[1:]...) // with the closing quote
 		return append(part, tail...)
 	case "url":
-		if address := c.str(url, at, "source.url"); address != "" &&
-			!strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+		if address := c.str(url, at, "source.url"); address != "" && !isWeb(address) {
 			c.add(at.field("source.url"), "expected an http or https URL")
 			return nil
 		}
@@ -209,15 +216,4 @@ func (c *fieldErrors) image(b *block, at blockPath) jsontext.Value {
 func isImage(media string) bool {
 	rest, ok := strings.CutPrefix(media, "image/")
 	return ok && rest != "" && strings.Trim(strings.ToLower(rest), "abcdefghijklmnopqrstuvwxyz0123456789.+-") == ""
-}
-
-// document returns the text that replaces a document, which the model does not
-// receive.
-func (b *block) document() string {
-	if kind(b.title) == '"' {
-		if title := strings.Join(strings.Fields(unquote(b.title)), " "); title != "" {
-			return "[A document was attached here, which cannot be shown: " + title + "]"
-		}
-	}
-	return "[A document was attached here, which cannot be shown.]"
 }

@@ -32,6 +32,8 @@ func estimate(messages []model.Message, tools []model.ToolSpec, turns int) int {
 		for _, part := range m.Parts {
 			if text, ok := bytes.CutPrefix(part, []byte(textHead)); ok {
 				characters += utf8.RuneCount(text) - len(`""}`)
+			} else if text, ok := bytes.CutPrefix(part, []byte(textFileHead)); ok {
+				characters += len(text) * 3 / 4
 			} else {
 				images++
 			}

@@ -19,7 +19,7 @@ type part struct {
 // result is the result of a tool call.
 type result struct {
 	id, text string
-	images   []jsontext.Value
+	media    []jsontext.Value // images and PDF
 }
 
 // messageBuilder builds the messages of an OpenAI-compatible conversation.
@@ -42,7 +42,7 @@ func (t *messageBuilder) addPrompt(p *Prompt) {
 	t.out = make([]model.Message, 0, len(p.Messages)+1)
 	if !absent(p.System) {
 		t.role = model.System
-		t.each(p.System, blockPath{-1, -1, -1}, false, t.addBlock)
+		t.each(p.System, blockPath{message: -1, block: -1, inner: -1}, false, t.addBlock)
 		t.endTurn()
 	}
 	for i := range p.Messages {
@@ -51,7 +51,7 @@ func (t *messageBuilder) addPrompt(p *Prompt) {
 			t.endTurn()
 			t.role = role
 		}
-		t.each(m.Content, blockPath{i, -1, -1}, false, t.addBlock)
+		t.each(m.Content, blockPath{message: i, block: -1, inner: -1}, false, t.addBlock)
 	}
 	t.endTurn()
 	if len(t.out) == 0 && len(t.fields) == 0 {
@@ -74,7 +74,7 @@ func (t *messageBuilder) addBlock(b block, at blockPath) {
 			}
 		}
 	case "document":
-		t.parts = append(t.parts, part{text: b.document()})
+		t.addDocument(&b, at)
 	case "redacted_thinking":
 		if t.role == model.Assistant && kind(b.data) == '"' {
 			if o := openOpaque(unquote(b.data)); o.Source != "" {
@@ -120,15 +120,22 @@ func (t *messageBuilder) addToolResult(b *block, at blockPath) {
 				}
 			case "image":
 				if raw := t.image(&b, at); raw != nil {
-					r.images = append(r.images, raw)
+					r.media = append(r.media, raw)
 				}
 			case "document":
-				texts = append(texts, b.document())
+				for _, p := range t.document(&b, at) {
+					switch {
+					case p.text != "":
+						texts = append(texts, p.text)
+					default:
+						r.media = append(r.media, p.raw)
+					}
+				}
 			}
 		})
 	}
-	if n := len(r.images); n > 0 {
-		texts = append(texts, "["+countImages(n)+" of this result: see the message after the results of the tools]")
+	if len(r.media) > 0 {
+		texts = append(texts, "["+countMedia(r.media)+" of this result: see the message after the results of the tools]")
 	}
 	r.text = strings.Join(texts, paragraph)
 	switch {
@@ -141,11 +148,17 @@ func (t *messageBuilder) addToolResult(b *block, at blockPath) {
 	t.results = append(t.results, r)
 }
 
-func countImages(n int) string {
-	if n == 1 {
-		return "1 image"
+func countMedia(media []jsontext.Value) string {
+	one := "image"
+	if slices.ContainsFunc(media, func(raw jsontext.Value) bool {
+		return strings.HasPrefix(string(raw[:min(len(raw), len(fileHead))]), fileHead)
+	}) {
+		one = "file"
 	}
-	return strconv.Itoa(n) + " images"
+	if len(media) == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(len(media)) + " " + one + "s"
 }
 
 // paragraph separates texts of different blocks.
@@ -197,11 +210,11 @@ func (t *messageBuilder) addToolMessages() (rest []part) {
 		} else {
 			rest = append(rest, part{text: "[Result of the tool call " + r.id + "]\n" + r.text})
 		}
-		if len(r.images) == 0 {
+		if len(r.media) == 0 {
 			continue
 		}
-		rest = append(rest, part{text: "[" + countImages(len(r.images)) + " of the result of the tool call " + r.id + "]"})
-		for _, raw := range r.images {
+		rest = append(rest, part{text: "[" + countMedia(r.media) + " of the result of the tool call " + r.id + "]"})
+		for _, raw := range r.media {
 			rest = append(rest, part{raw: raw})
 		}
 	}

@@ -105,6 +105,17 @@ func TestWrongRequests(t *testing.T) {
 				"stop_sequences":["a",""],"metadata":{"user_id":7}}`,
 			[]string{"metadata.user_id", "stop_sequences[1]", "tool_choice.name", "tools[0].input_schema", "tools[0].name"},
 		},
+		{
+			"documents", `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"document"},{"type":"document","source":{"type":"file","file_id":"x"}},
+				{"type":"document","source":{"type":"base64","media_type":"application/zip","data":"x"}},{"type":"document","source":{"type":"base64","media_type":"application/pdf"}},
+				{"type":"document","source":{"type":"text","media_type":"text/html","data":"x"}},{"type":"document","source":{"type":"url","url":"file:///x"}},
+				{"type":"document","source":{"type":"content","content":[{"type":"text"},{"type":"image"}]}},{"type":"document","source":{"type":"content"}}]}]}`,
+			[]string{
+				"messages[0].content[0].source", "messages[0].content[1].source.type", "messages[0].content[2].source.media_type", "messages[0].content[3].source.data",
+				"messages[0].content[4].source.media_type", "messages[0].content[5].source.url", "messages[0].content[6].source.content[0].text",
+				"messages[0].content[6].source.content[1].source", "messages[0].content[7]",
+			},
+		},
 		{"nothing said", `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":""},{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":"y"}]}]}`, []string{"messages"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,6 +24,8 @@ func EstimateMessage(m *Message) int {
 	for _, part := range m.Parts {
 		if text, ok := partText(part); ok {
 			n += EstimateTokens(text)
+		} else if isTextFile(part) {
+			n += len(part) * 3 / 4 / 4
 		} else {
 			n += imageTokens
 		}

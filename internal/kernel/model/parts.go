@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"encoding/base64"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -53,4 +55,33 @@ func partText(part jsontext.Value) (text string, ok bool) {
 		return "", false
 	}
 	return p.Text, true
+}
+
+// isTextFile reports whether a content part is a file of text, by the beginning of it.
+func isTextFile(part jsontext.Value) bool {
+	return bytes.Contains(part[:min(len(part), 1024)], []byte(`"data:text/`))
+}
+
+// TextFile returns the text of a content part that is a file of text, with its name; not ok
+// for others.
+func TextFile(part jsontext.Value) (text string, ok bool) {
+	if !isTextFile(part) {
+		return "", false
+	}
+	var p struct {
+		Type string `json:"type"`
+		File struct {
+			Name string `json:"filename"`
+			Data string `json:"file_data"`
+		} `json:"file"`
+	}
+	if json.Unmarshal(part, &p, jsontext.AllowInvalidUTF8(true)) != nil || p.Type != "file" || !strings.HasPrefix(p.File.Data, "data:text/") {
+		return "", false
+	}
+	_, data, _ := strings.Cut(p.File.Data, ",")
+	content, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return "", false
+	}
+	return strings.TrimPrefix(p.File.Name+"\n\n", "\n\n") + string(content), true
 }

@@ -37,8 +37,12 @@ func mentionsFiles(message string) bool {
 	return slices.ContainsFunc(fileWords, func(word string) bool { return strings.Contains(message, word) })
 }
 
-// shown returns a part as an endpoint takes it that takes no files.
+// shown returns a part as an endpoint takes it: files of text as text, as few endpoints take
+// other files than PDF, and for one that takes no files the others in words.
 func (d dialect) shown(part jsontext.Value) jsontext.Value {
+	if text, ok := model.TextFile(part); ok {
+		return model.TextPart(text)
+	}
 	if !d.noFiles {
 		return part
 	}

@@ -182,7 +182,9 @@ func TestMessagesToolsBySDK(t *testing.T) {
 			}}},
 			anthropic.NewToolResultBlock("call_1", "no such city", true),
 			anthropic.NewTextBlock("What do you see?"),
-			anthropic.NewDocumentBlock(anthropic.PlainTextSourceParam{Data: "secret"}),
+			anthropic.NewDocumentBlock(anthropic.PlainTextSourceParam{Data: "the plain text"}),
+			anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: "JVBERi0="}),
+			anthropic.NewDocumentBlock(anthropic.ContentBlockSourceParam{Content: anthropic.ContentBlockSourceContentUnionParam{OfString: param.NewOpt("the content")}}),
 			anthropic.NewImageBlock(anthropic.URLImageSourceParam{URL: "https://pictures.example/a.png"}),
 		))
 		params.ToolChoice = anthropic.ToolChoiceParamOfTool("weather")
@@ -214,13 +216,11 @@ func TestMessagesToolsBySDK(t *testing.T) {
 			t.Errorf("the results: %q, %q", messages[2].Text(), messages[3].Text())
 		}
 		last := string(messages[4].Content)
-		for _, want := range []string{"data:image/png;base64," + pixel, "What do you see?", "document", "https://pictures.example/a.png"} {
+		for _, want := range []string{"data:image/png;base64," + pixel, "What do you see?", "the plain text", "the content",
+			`"file_data":"data:application/pdf;base64,JVBERi0="`, "https://pictures.example/a.png"} {
 			if !strings.Contains(last, want) {
 				t.Errorf("%s is not in %s", want, last)
 			}
-		}
-		if strings.Contains(last, "secret") {
-			t.Errorf("the document is in %s", last)
 		}
 	})
 }

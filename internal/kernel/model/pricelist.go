@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -87,7 +88,7 @@ func ParsePriceList(file []byte) (*PriceList, error) {
 
 // Lookup returns what the list has about a model of a public provider. A name with a
 // date or with -latest at its end is that of the model without it, unless the list has
-// both. A nil list has nothing.
+// both. Models at Amazon Bedrock have no versions in the list. A nil list has nothing.
 func (l *PriceList) Lookup(provider, id string) (Listing, bool) {
 	if l == nil || provider == "" {
 		return Listing{}, false
@@ -95,8 +96,39 @@ func (l *PriceList) Lookup(provider, id string) (Listing, bool) {
 	if found, ok := l.models[listedModel{provider, id}]; ok {
 		return found, true
 	}
+	if provider == bedrock {
+		return l.lookupBedrock(id)
+	}
 	found, ok := l.models[listedModel{provider, withoutDate(id)}]
 	return found, ok
+}
+
+// bedrock is the provider of models at Amazon Bedrock, in any region.
+const bedrock = "bedrock"
+
+// versionAtBedrock ends the names of models at Bedrock.
+var versionAtBedrock = regexp.MustCompile(`-v[0-9]+(:[0-9]+(:[0-9a-z]+)?)?$`)
+
+// profilesAtBedrock begin the names of inference profiles over regions.
+var profilesAtBedrock = []string{"global.", "us.", "eu.", "apac.", "jp.", "au."}
+
+// lookupBedrock finds a model by its name, that of an inference profile, or the ARN of
+// either. Where the list has no line for the profile, that of the model holds.
+func (l *PriceList) lookupBedrock(id string) (Listing, bool) {
+	if strings.HasPrefix(id, "arn:") {
+		id = id[strings.LastIndexByte(id, '/')+1:]
+	}
+	id = withoutDate(versionAtBedrock.ReplaceAllString(id, ""))
+	if found, ok := l.models[listedModel{bedrock, id}]; ok {
+		return found, true
+	}
+	for _, profile := range profilesAtBedrock {
+		if bare, ok := strings.CutPrefix(id, profile); ok {
+			found, ok := l.models[listedModel{bedrock, bare}]
+			return found, ok
+		}
+	}
+	return Listing{}, false
 }
 
 // withoutDate removes -latest, -20260201 and -2026-02-01 from the end of a name.

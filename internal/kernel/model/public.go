@@ -43,7 +43,7 @@ var publics = []Public{
 func Publics() []Public { return slices.Clip(publics) }
 
 // publicAt returns the id of the public provider at an endpoint, with or without its
-// version; "": none.
+// version, which is bedrock in all regions; "": none.
 func publicAt(normal string) string {
 	for i := range publics {
 		if !publics[i].Local && publics[i].Endpoint == normal {
@@ -54,6 +54,9 @@ func publicAt(normal string) string {
 		if p := &publics[i]; p.Wire != "" && withoutVersion(p.Endpoint) == withoutVersion(normal) {
 			return p.ID
 		}
+	}
+	if AWSRegion(normal) != "" {
+		return bedrock
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ const (
 	exitOK       = 0
 	exitFailure  = 1 // the command failed, or its run did not complete
 	exitUsage    = 2 // the command line is invalid, or a file to check cannot be read
-	exitDetached = 3 // the run goes on, or waits, and the command left it
+	exitDetached = 3 // the run goes on, or waits, and the command left it, or it was interrupted
 )
 
 // Main runs one command and returns the exit code of the process.
@@ -150,11 +150,24 @@ func (inv *invocation) end(err error) int {
 		fmt.Fprintln(inv.stderr, clean(d.text))
 		return exitDetached
 	}
+	if inv.interrupted(err) {
+		fmt.Fprintln(inv.stderr, "Interrupted. What has begun on the server goes on there.")
+		return exitDetached
+	}
 	fmt.Fprintf(inv.stderr, "Error: %s\n", clean(explain(err)))
 	if _, ok := errors.AsType[unreadable](err); ok {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// interrupted reports whether a client's command ended with err because a signal
+// told it to: the server did nothing wrong then, and is not unreachable.
+func (inv *invocation) interrupted(err error) bool {
+	if inv.serve != nil || inv.Err() == nil {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(inv))
 }
 
 // errAnswered ends parsing where a flag was the whole request.

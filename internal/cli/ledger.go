@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +21,9 @@ type unreadable struct{ error }
 
 // Run implements the command.
 func (cmd *ledgerVerifyCommand) Run(inv *invocation) error {
+	if key, err := base64.StdEncoding.DecodeString(cmd.Key); cmd.Key != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
+		return usageError("--key is no public key of a ledger; they are listed by:  agentd api GET /api/v1/governance/ledger/keys")
+	}
 	file, err := os.Open(cmd.File)
 	if err != nil {
 		return unreadable{err}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +20,7 @@ func TestLedgerVerify(t *testing.T) {
 	entry := fmt.Sprintf(`{"id":"a","seq":1,"kind":"constitution.amended","actor_agent_id":null,"actor_user_id":null,"subject_agent_id":null,`+
 		`"rule_id":null,"run_id":null,"details":{},"ts":"2023-11-14T22:13:20Z","prev_hash":"","hash":%q}`, e.Hash) + "\n"
 	end := fmt.Sprintf(`{"head":{"seq":1,"hash":%q}}`, head.Hash) + "\n"
+	noKey := base64.StdEncoding.EncodeToString(make([]byte, ed25519.PublicKeySize))
 	for name, c := range map[string]struct {
 		text string
 		args []string
@@ -26,7 +29,8 @@ func TestLedgerVerify(t *testing.T) {
 	}{
 		"whole":         {entry + end, []string{"--head", head.Hash}, exitOK, "The ledger is whole: 1 entries, head " + head.Hash},
 		"another head":  {entry + end, []string{"--head", "x"}, exitFailure, "not the expected x"},
-		"not signed":    {entry + end, []string{"--key", "x"}, exitFailure, "not signed by the key x"},
+		"not signed":    {entry + end, []string{"--key", noKey}, exitFailure, "not signed by the key " + noKey},
+		"no public key": {entry + end, []string{"--key", "svc_x"}, exitUsage, "--key is no public key of a ledger"},
 		"changed":       {strings.Replace(entry, `"id":"a"`, `"id":"b"`, 1) + end, nil, exitFailure, "entry 1 was changed"},
 		"cut off":       {entry, nil, exitFailure, "it was cut off"},
 		"empty":         {"", nil, exitUsage, "cannot be read as a ledger: the file is empty"},

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -155,6 +157,28 @@ func TestRunIsLeftIfItWillNotEnd(t *testing.T) {
 	a.on("POST /api/v1/runs/"+runID+"/cancel", `{"cancelled":true}`)
 	a.shell.leave = 20 * time.Millisecond
 	a.shell.run("run", "helper", "hi").want(t, exitDetached, "The run has not ended yet. It was left alone.", "agentd runs follow "+runID)
+}
+
+func TestInterruptedCommandsSayNothingOfFailure(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"Ctrl-C": nil, "told to stop": errors.New("the process was told to stop")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(t)
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			a.shell.ctx = ctx
+			a.handle("GET /api/v1/missions/m1/events", func(w http.ResponseWriter, r *http.Request) {
+				stream(1, `connected {}`)(w, r)
+				interrupt(cause)
+				<-r.Context().Done()
+			})
+			r := a.shell.run("mission", "follow", "m1")
+			r.want(t, exitDetached, "Interrupted. What has begun on the server goes on there.")
+			if strings.Contains(r.stderr, "Error") {
+				t.Errorf("stderr %q", r.stderr)
+			}
+		})
+	}
 }
 
 func TestRefusals(t *testing.T) {

@@ -105,7 +105,7 @@ func (s *Service) Update(ctx context.Context, tenant, agentID, id string, c Chan
 			return err
 		}
 		now := s.Clock.Now()
-		e.LastAccessedAt, e.at = &now, now
+		e.LastAccessedAt, e.at, e.SupersededBy = &now, now, ""
 		if err := edit.Replace(e.passage(), anew); err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ type Draft struct {
 	Sources     []string // untrusted ones that the run had read
 	RunOutcome  string
 	Origin      string    // see Stored
+	Replaces    []string  // entries that it contradicts; see Store.SupersedeTx
 	Vector      []float32 // of the current embedding model; nil: embedded later
 }
 
@@ -183,6 +184,14 @@ func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []D
 		if err := s.Store.CreateTx(tx, tenant, agentID, added); err != nil {
 			return err
 		}
+		for i := range fresh {
+			if len(fresh[i].Replaces) == 0 {
+				continue
+			}
+			if err := s.Store.SupersedeTx(tx, tenant, agentID, fresh[i].Replaces, added[i]); err != nil {
+				return err
+			}
+		}
 		return s.shrink(tx, edit, tenant, agentID, set, added)
 	})
 	return added, err
@@ -275,10 +284,33 @@ type Asked struct {
 	MinScore *float64 // see textindex.Query
 }
 
+// spareHits is how many more hits than results a search looks at, because superseded
+// entries are left out.
+const spareHits = 20
+
 // Find searches a memory, best first, and counts the access.
 func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
+	entries, mode, err := s.hits(ctx, tenant, agentID, asked, halfLife)
+	if err != nil || len(entries) == 0 {
+		return entries, mode, err
+	}
+	ids := make([]string, len(entries))
+	for i := range entries {
+		ids[i] = entries[i].EntryID
+	}
+	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
+		return s.Store.RecordAccessTx(tx, tenant, agentID, ids, s.Clock.Now())
+	})
+	if err != nil { // the result is valid nevertheless
+		s.Log.Warn("the access to memory entries was not counted", "agent", agentID, "error", err)
+	}
+	return entries, mode, nil
+}
+
+// hits searches a memory, best first.
+func (s *Service) hits(ctx context.Context, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
 	found, err := s.Search.Search(ctx, tenant, agentID, textindex.Query{
-		Text: asked.Text, Kinds: asked.Types, Strategy: asked.Strategy, Limit: asked.Limit, HalfLife: halfLife,
+		Text: asked.Text, Kinds: asked.Types, Strategy: asked.Strategy, Limit: asked.Limit + spareHits, HalfLife: halfLife,
 		MinScore: asked.MinScore,
 	})
 	if err != nil {
@@ -294,19 +326,10 @@ func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked,
 	}
 	entries := make([]Entry, 0, len(ids))
 	for _, h := range found.Hits {
-		if e, ok := known[h.ID]; ok { // deleted meanwhile
+		if e, ok := known[h.ID]; ok && e.SupersededBy == "" && len(entries) < asked.Limit { // it may be deleted meanwhile
 			e.Score = &h.Score
 			entries = append(entries, e)
 		}
-	}
-	if len(entries) == 0 {
-		return entries, found.Mode, nil
-	}
-	err = s.Writer.Write(ctx, func(tx txn.Tx) error {
-		return s.Store.RecordAccessTx(tx, tenant, agentID, ids, s.Clock.Now())
-	})
-	if err != nil { // the result is valid nevertheless
-		s.Log.Warn("the access to memory entries was not counted", "agent", agentID, "error", err)
 	}
 	return entries, found.Mode, nil
 }

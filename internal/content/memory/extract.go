@@ -27,6 +27,7 @@ const ExtractKind = "memory_extract"
 const (
 	maxFacts       = 20
 	maxFact        = 2000   // characters
+	maxKnown       = 10     // entries that the model compares facts with
 	maxTranscript  = 60_000 // characters of each side
 	maxTries       = 6
 	nearDuplicate  = 0.93 // cosine
@@ -130,10 +131,15 @@ func (s *Service) facts(ctx context.Context, held work.Lease) (agentID string, d
 		return "", nil, err
 	}
 	set := s.read(g.Memory)
-	said := transcript(r)
-	if !set.enabled || !set.autoExtract || said == "" {
+	user, assistant := transcript(r)
+	if !set.enabled || !set.autoExtract || user == "" {
 		return r.AgentID, nil, nil
 	}
+	known, _, err := s.hits(ctx, held.TenantID, r.AgentID, Asked{Text: user, Limit: maxKnown}, 0)
+	if err != nil {
+		return r.AgentID, nil, err
+	}
+	said := conversation(user, assistant, known)
 	answer, err := s.ask(ctx, held.TenantID, &g, set, said)
 	if err != nil {
 		return r.AgentID, nil, err
@@ -143,24 +149,42 @@ func (s *Service) facts(ctx context.Context, held work.Lease) (agentID string, d
 		s.Log.Warn("the model's list of memories cannot be read; nothing is kept", "run", r.RunID, "error", err)
 		return r.AgentID, nil, nil
 	}
-	drafts, err = s.newFacts(ctx, r, set, facts)
+	drafts, err = s.newFacts(ctx, r, set, facts, known)
 	return r.AgentID, drafts, err
 }
 
-// transcript returns message and answer of a run as one line of JSON, or "".
-func transcript(r *run.Record) string {
+// transcript returns message and answer of a run, or "".
+func transcript(r *run.Record) (user, assistant string) {
 	var in run.Input
 	var out run.Output
 	if json.Unmarshal(r.Input, &in) != nil || json.Unmarshal(r.Output, &out) != nil {
-		return ""
+		return "", ""
 	}
 	if strings.TrimSpace(in.Message) == "" {
-		return ""
+		return "", ""
+	}
+	return text.Truncate(in.Message, maxTranscript), text.Truncate(out.Text, maxTranscript)
+}
+
+// knownFact is what the agent remembers already, as the model reads it.
+type knownFact struct {
+	Number  int    `json:"number"`
+	About   string `json:"entity_name,omitzero"`
+	Content string `json:"content"`
+}
+
+// conversation returns what was said, and what is remembered of it already, as one line
+// of JSON.
+func conversation(user, assistant string, known []Entry) string {
+	var facts []knownFact
+	for i, e := range known {
+		facts = append(facts, knownFact{i + 1, e.EntityName, text.Truncate(e.Content, maxFact)})
 	}
 	return marshal(struct {
-		User      string `json:"user"`
-		Assistant string `json:"assistant"`
-	}{text.Truncate(in.Message, maxTranscript), text.Truncate(out.Text, maxTranscript)})
+		User      string      `json:"user"`
+		Assistant string      `json:"assistant"`
+		Known     []knownFact `json:"known,omitzero"`
+	}{user, assistant, facts})
 }
 
 const instructions = "You decide what an assistant should remember of a conversation. The conversation is given as one JSON object " +
@@ -170,6 +194,9 @@ const instructions = "You decide what an assistant should remember of a conversa
 	"decisions, and how something is done. Leave out small talk, what holds only for now, secrets such as passwords " +
 	"and keys, and what the assistant merely guessed. Write each fact as one sentence that can be understood alone. " +
 	"If it is a claim or a wish of the user, say so: \"The user says that ...\", \"The user wants ...\".\n\n" +
+	"known lists what is remembered already, by number. Do not repeat it. Where a fact and a known one about the same person or thing " +
+	"cannot both be true now, add \"replaces\":[its number] and give the fact the same entity_name, or none where it has none; where the " +
+	"fact only adds to it, do not.\n\n" +
 	"Answer with JSON and nothing else: " +
 	"{\"facts\":[{\"content\":\"...\",\"type\":\"semantic\",\"tags\":[\"...\"],\"entity_name\":\"...\",\"entity_type\":\"...\"}]}. type " +
 	"is semantic for facts, episodic for what happened, procedural for how something is done. tags, entity_name and " +
@@ -208,6 +235,7 @@ type fact struct {
 	Tags       []string `json:"tags"`
 	EntityName string   `json:"entity_name"`
 	EntityType string   `json:"entity_type"`
+	Replaces   []int    `json:"replaces"` // numbers of known ones
 }
 
 var errFacts = errors.New("there is no list of facts in it")
@@ -234,9 +262,19 @@ func parseFacts(answer string) ([]fact, error) {
 	return *list.Facts, nil
 }
 
+// replaced returns the entries that numbers of them stand for.
+func replaced(numbers []int, known []Entry) (ids []string) {
+	for _, n := range numbers {
+		if n >= 1 && n <= len(known) && !slices.Contains(ids, known[n-1].EntryID) {
+			ids = append(ids, known[n-1].EntryID)
+		}
+	}
+	return ids
+}
+
 // newFacts returns drafts of the facts that the agent does not know in other words.
 // Those that it knows in the same words are skipped when they are stored.
-func (s *Service) newFacts(ctx context.Context, r *run.Record, set settings, facts []fact) ([]Draft, error) {
+func (s *Service) newFacts(ctx context.Context, r *run.Record, set settings, facts []fact, known []Entry) ([]Draft, error) {
 	var drafts []Draft
 	var out run.Output
 	if err := json.Unmarshal(r.Output, &out); err != nil {
@@ -250,7 +288,7 @@ func (s *Service) newFacts(ctx context.Context, r *run.Record, set settings, fac
 		d := Draft{
 			Type: f.Type, Content: text.Truncate(f.Content, maxFact), Tags: f.Tags, EntityName: f.EntityName, EntityType: f.EntityType,
 			SourceRunID: r.RunID, RunOutcome: string(r.Status), Origin: "run/" + r.RunID + "/" + hash(f.Content),
-			Sources: out.Sources,
+			Sources: out.Sources, Replaces: replaced(f.Replaces, known),
 		}
 		d.Tags = slices.DeleteFunc(d.Tags, func(tag string) bool { return checkTags("", []string{tag}) != nil })
 		d.Tags = d.Tags[:min(len(d.Tags), maxTags)]
@@ -273,7 +311,7 @@ func (s *Service) newFacts(ctx context.Context, r *run.Record, set settings, fac
 		if err != nil {
 			return nil, err
 		}
-		if _, nearOwn := own.Nearest(vectors[i]); max(near, nearOwn) >= nearDuplicate {
+		if _, nearOwn := own.Nearest(vectors[i]); len(d.Replaces) == 0 && max(near, nearOwn) >= nearDuplicate {
 			continue
 		}
 		own.Put(textindex.Doc{ID: d.Origin, Vector: vectors[i]})

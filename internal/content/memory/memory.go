@@ -68,6 +68,7 @@ type Entry struct {
 	EntityType     string        `json:"entity_type,omitzero"`
 	CreatedAt      time.Time     `json:"created_at"`
 	Sources        []string      `json:"sources,omitzero" doc:"Untrusted sources that the run had read: web, mcp:<server>, file, sensor, visitor, message:<agent>. Runs that find the entry have read them too."`
+	SupersededBy   string        `json:"superseded_by,omitzero" doc:"The newer entry that contradicts it and took its place. Searches and runs leave it out, until that entry is deleted or this one is changed."`
 	Score          *float64      `json:"score,omitzero" doc:"Of a search result, from 0 to 1: nine tenths are how well it matches, with decay, one tenth its relevance_score."`
 
 	// at is the time that decay counts from: the last write.
@@ -100,12 +101,16 @@ type Store interface {
 	CreateTx(tx txn.Tx, tenant, agent string, entries []Stored) error
 	// UpdateTx stores everything except type, content and score, which the passage has.
 	UpdateTx(tx txn.Tx, tenant, agent string, e Stored) error
+	// SupersedeTx marks entries as superseded by another of the agent about the same
+	// entity. One that comes from untrusted sources supersedes only such ones.
+	SupersedeTx(tx txn.Tx, tenant, agent string, ids []string, by Stored) error
+	// DeleteTx deletes entries. What they superseded is not superseded any more.
 	DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error
 	DeleteAllTx(tx txn.Tx, tenant, agent string) error // the blocks too
 	CountTx(tx txn.Tx, tenant, agent string) (int, error)
 	// GetByOriginTx returns the id of the entry with an origin, or "".
 	GetByOriginTx(tx txn.Tx, tenant, agent, origin string) (id string, err error)
-	// ListKnownTx returns those of the hashes that an entry has.
+	// ListKnownTx returns those of the hashes that an entry has that is not superseded.
 	ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (map[string]bool, error)
 	LockTx(tx txn.Tx, tenant, agent, id string) (*Entry, error)
 	// RecordAccessTx counts an access to entries.

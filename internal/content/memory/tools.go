@@ -10,6 +10,7 @@ import (
 
 	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
+	"agentd/internal/content/textindex"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/tool"
 )
@@ -20,12 +21,15 @@ func (s *Service) Tools() []tool.Tool {
 	return []tool.Tool{{
 		Name: "memory_save",
 		Description: "Saves something that will be useful in later conversations, such as a fact about the user, a preference or a decision. " +
+			"The answer names similar entries: where one of them contradicts what you saved, ask which of them is true, or save it with replaces. " +
 			"Save one thing at a time, as a sentence that can be understood alone.",
 		Parameters: jsontext.Value(`{"type":"object","properties":{` +
 			`"content":{"type":"string","minLength":1,"maxLength":20000},` +
 			`"type":{"type":"string","enum":["episodic","semantic","procedural","note"],` +
 			`"description":"semantic: a fact; episodic: something that happened; procedural: how something is done"},` +
-			`"tags":{"type":"array","maxItems":20,"items":{"type":"string","minLength":1,"maxLength":64}}},` +
+			`"tags":{"type":"array","maxItems":20,"items":{"type":"string","minLength":1,"maxLength":64}},` +
+			`"replaces":{"type":"array","maxItems":10,"items":{"type":"string","minLength":1,"maxLength":64},` +
+			`"description":"Ids of saved entries that are no longer true because of this one; they are not found any more"}},` +
 			`"required":["content"],"additionalProperties":false}`),
 		Idempotent: true,
 		Run:        s.save,
@@ -45,14 +49,15 @@ func (s *Service) Tools() []tool.Tool {
 // origin, which includes the arguments because some models reuse call ids.
 func (s *Service) save(ctx context.Context, call tool.Call) (tool.Result, error) {
 	var args struct {
-		Content string   `json:"content"`
-		Type    string   `json:"type"`
-		Tags    []string `json:"tags"`
+		Content  string   `json:"content"`
+		Type     string   `json:"type"`
+		Tags     []string `json:"tags"`
+		Replaces []string `json:"replaces"`
 	}
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
-	d := Draft{Type: args.Type, Content: args.Content, Tags: args.Tags, SourceRunID: call.RunID, Sources: call.Sources}
+	d := Draft{Type: args.Type, Content: args.Content, Tags: args.Tags, SourceRunID: call.RunID, Sources: call.Sources, Replaces: args.Replaces}
 	sum := sha256.Sum256([]byte(marshal([]string{call.ID, call.Arguments})))
 	d.Origin = "call/" + call.RunID + "/" + hex.EncodeToString(sum[:16])
 	if wrong := d.check(""); wrong != nil {
@@ -71,10 +76,40 @@ func (s *Service) save(ctx context.Context, call tool.Call) (tool.Result, error)
 			return err
 		})
 	}
+	if err != nil {
+		return tool.Result{}, err
+	}
+	similar, sources, err := s.similar(ctx, call, d.Content, id)
 	return tool.Result{Output: marshal(struct {
-		Saved   bool   `json:"saved"`
-		EntryID string `json:"entry_id"`
-	}{true, id})}, err
+		Saved   bool       `json:"saved"`
+		EntryID string     `json:"entry_id"`
+		Similar []lookedUp `json:"similar,omitzero"`
+	}{true, id, similar}), Sources: sources}, err
+}
+
+// What memory_save names as similar.
+const (
+	maxSimilar   = 3
+	leastSimilar = 0.3
+)
+
+// similar returns the entries that are like a text, except for one, and the untrusted
+// sources that they come from.
+func (s *Service) similar(ctx context.Context, call tool.Call, content, except string) (found []lookedUp, sources []string, err error) {
+	entries, _, err := s.hits(ctx, call.TenantID, call.AgentID, Asked{
+		Text: content, Strategy: textindex.Relevance, Limit: maxSimilar + 1, MinScore: new(leastSimilar),
+	}, 0)
+	for i := range entries {
+		if entries[i].EntryID != except && len(found) < maxSimilar {
+			found, sources = append(found, shown(&entries[i])), model.JoinSources(sources, entries[i].Sources)
+		}
+	}
+	return found, sources, err
+}
+
+// shown returns an entry as a model reads it.
+func shown(e *Entry) lookedUp {
+	return lookedUp{e.EntryID, e.Type, e.CreatedAt.Format("2006-01-02"), text.Truncate(e.Content, maxRecalledEntry), e.Tags, *e.Score}
 }
 
 type lookedUp struct {
@@ -104,9 +139,9 @@ func (s *Service) look(ctx context.Context, call tool.Call) (tool.Result, error)
 	}
 	out := make([]lookedUp, len(entries))
 	var sources []string
-	for i, e := range entries {
-		sources = model.JoinSources(sources, e.Sources)
-		out[i] = lookedUp{e.EntryID, e.Type, e.CreatedAt.Format("2006-01-02"), text.Truncate(e.Content, maxRecalledEntry), e.Tags, *e.Score}
+	for i := range entries {
+		sources = model.JoinSources(sources, entries[i].Sources)
+		out[i] = shown(&entries[i])
 	}
 	return tool.Result{Output: marshal(struct {
 		Memories []lookedUp `json:"memories"`

@@ -30,7 +30,7 @@ const (
 	blockColumns   = `label, content, max_tokens, updated_at`
 
 	selectEntry = `SELECT e.entry_id, e.tags, e.source_run_id, e.entity_name, e.entity_type, e.run_outcome, e.metadata, e.access_count,
-		e.accessed_at, e.created_at, e.sources, p.kind, p.text, p.boost, p.at
+		e.accessed_at, e.created_at, e.sources, e.superseded_by, p.kind, p.text, p.boost, p.at
 		FROM memory_entries e`
 	withPassage = ` JOIN passages p ON p.tenant_id = e.tenant_id AND p.collection_id = e.agent_id AND p.passage_id = e.entry_id
 		WHERE e.tenant_id = ? AND e.agent_id = ?`
@@ -41,7 +41,7 @@ const (
 
 var (
 	insertEntry = sqldb.Insert(`memory_entries`, `tenant_id, agent_id, `+entryColumns)
-	updateEntry = `UPDATE memory_entries SET ` + sqldb.Assign(updatedColumns) + ofAgent + ` AND entry_id = ?`
+	updateEntry = `UPDATE memory_entries SET ` + sqldb.Assign(updatedColumns) + `, superseded_by = ''` + ofAgent + ` AND entry_id = ?`
 	putBlock    = sqldb.Insert(`memory_blocks`, `tenant_id, agent_id, `+blockColumns) +
 		` ON CONFLICT (tenant_id, agent_id, label) DO UPDATE SET ` + sqldb.Excluded(`content, max_tokens, updated_at`)
 )
@@ -72,9 +72,27 @@ func (s *Store) UpdateTx(tx txn.Tx, tenant, agent string, e memory.Stored) error
 		sqldb.OptionalMicros(e.LastAccessedAt), tenant, agent, e.EntryID)(tx)
 }
 
+// SupersedeTx implements memory.Store.
+func (s *Store) SupersedeTx(tx txn.Tx, tenant, agent string, ids []string, by memory.Stored) error {
+	trusted := 0
+	if len(by.Sources) == 0 {
+		trusted = 1
+	}
+	in, args := sqldb.In(ids, by.EntryID, tenant, agent)
+	_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET superseded_by = ?`+ofAgent+` AND entry_id`+in+
+		` AND entry_id <> ? AND superseded_by = '' AND entity_key = ? AND (? = 1 OR sources <> '')`,
+		append(args, by.EntryID, by.Entity, trusted)...)
+	return err
+}
+
 // DeleteTx implements memory.Store.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error {
 	for _, id := range ids {
+		_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET superseded_by = ''`+ofAgent+` AND superseded_by = ? AND superseded_by <> ''`,
+			tenant, agent, id)
+		if err != nil {
+			return err
+		}
 		if _, err := sqldb.From(tx).Exec(`DELETE FROM memory_entries`+ofAgent+` AND entry_id = ?`, tenant, agent, id); err != nil {
 			return err
 		}
@@ -115,7 +133,7 @@ func (s *Store) ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (m
 	known := map[string]bool{}
 	for from := 0; from < len(hashes); from += idsAtOnce {
 		in, args := sqldb.In(hashes[from:min(from+idsAtOnce, len(hashes))], tenant, agent)
-		rows, err := sqldb.From(tx).Query(`SELECT content_hash FROM memory_entries`+ofAgent+` AND content_hash`+in, args...)
+		rows, err := sqldb.From(tx).Query(`SELECT content_hash FROM memory_entries`+ofAgent+` AND superseded_by = '' AND content_hash`+in, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +261,7 @@ func scanEntry(row sqldb.Row, tenant, agent string) (memory.Entry, error) {
 	var accessed, created, at int64
 	var boost float64
 	err := row.Scan(&e.EntryID, &tags, &e.SourceRunID, &e.EntityName, &e.EntityType, &e.RunOutcome, &metadata, &e.AccessCount,
-		&accessed, &created, &sources, &kind, &text, &boost, &at)
+		&accessed, &created, &sources, &e.SupersededBy, &kind, &text, &boost, &at)
 	if err != nil {
 		return e, err
 	}

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 840.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 830 840.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -539,7 +539,8 @@ CREATE TABLE memory_entries (
     access_count bigint NOT NULL,
     accessed_at bigint NOT NULL,
     created_at bigint NOT NULL,
-    sources text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
+    sources text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    superseded_by text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE missions (
@@ -1964,6 +1965,8 @@ CREATE UNIQUE INDEX sessions_client ON sessions USING btree (tenant_id, agent_id
 CREATE INDEX sessions_external ON sessions USING btree (tenant_id, external_id, created_at, session_id) WHERE (external_id <> ''::text);
 
 CREATE INDEX audit_log_arrivals ON audit_log USING btree (action, at, entry_id) WHERE (action = ANY (ARRAY['auth.signed_in'::text, 'tenant.created'::text]));
+
+CREATE INDEX memory_entries_superseded ON memory_entries USING btree (tenant_id, agent_id, superseded_by) WHERE (superseded_by <> ''::text);
 
 CREATE INDEX a2a_errands_team_run ON a2a_errands USING btree (tenant_id, team_run_id);
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 840.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 830 840.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -174,7 +174,7 @@ CREATE TABLE memory_entries (
     metadata      TEXT   NOT NULL, -- a JSON object
     access_count  BIGINT NOT NULL,
     accessed_at   BIGINT NOT NULL, -- 0: never
-    created_at    BIGINT NOT NULL, sources TEXT NOT NULL DEFAULT '',
+    created_at    BIGINT NOT NULL, sources TEXT NOT NULL DEFAULT '', superseded_by TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (tenant_id, agent_id, entry_id)
 ) WITHOUT ROWID;
 
@@ -1605,6 +1605,8 @@ CREATE UNIQUE INDEX sessions_client ON sessions (tenant_id, agent_id, external_i
 CREATE INDEX sessions_external ON sessions (tenant_id, external_id, created_at, session_id) WHERE external_id <> '';
 
 CREATE INDEX audit_log_arrivals ON audit_log (action, at, entry_id) WHERE action IN ('auth.signed_in', 'tenant.created');
+
+CREATE INDEX memory_entries_superseded ON memory_entries (tenant_id, agent_id, superseded_by) WHERE superseded_by <> '';
 
 CREATE INDEX a2a_errands_team_run ON a2a_errands (tenant_id, team_run_id);
 

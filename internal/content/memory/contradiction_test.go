@@ -47,7 +47,7 @@ func TestContradictions(t *testing.T) {
 		if old.SupersededBy != now.EntryID || now.SupersededBy != "" {
 			r.Errorf("%+v, %+v", old, now)
 		}
-		// It is remembered again once what took its place is gone, or it is written anew.
+		// It is remembered again once what took its place is gone, or it is written again.
 		if err := r.Delete(r.Context(), r.who.TenantID, a, now.EntryID); err != nil {
 			r.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestSavedContradictions(t *testing.T) {
 			r.Errorf("%+v, %v", e, err)
 		}
 		if diff := cmp.Diff(true, slices.Contains(found(), text)); diff != "" {
-			r.Error("what was written anew is not found")
+			r.Error("what was written again is not found")
 		}
 	})
 }

@@ -34,7 +34,7 @@ type Draft struct {
 	Sources     []string // untrusted ones that the run had read
 	RunOutcome  string
 	Origin      string    // see Stored
-	Replaces    []string  // entries that it contradicts; see Store.SupersedeTx
+	Replaces    []string  // entries that it contradicts; see Store.MarkSupersededTx
 	Vector      []float32 // of the current embedding model; nil: embedded later
 }
 
@@ -188,7 +188,7 @@ func (s *Service) insert(ctx context.Context, tenant, agentID string, drafts []D
 			if len(fresh[i].Replaces) == 0 {
 				continue
 			}
-			if err := s.Store.SupersedeTx(tx, tenant, agentID, fresh[i].Replaces, added[i]); err != nil {
+			if err := s.Store.MarkSupersededTx(tx, tenant, agentID, fresh[i].Replaces, added[i]); err != nil {
 				return err
 			}
 		}
@@ -290,7 +290,7 @@ const spareHits = 20
 
 // Find searches a memory, best first, and counts the access.
 func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
-	entries, mode, err := s.hits(ctx, tenant, agentID, asked, halfLife)
+	entries, mode, err := hits(ctx, s, tenant, agentID, asked, halfLife)
 	if err != nil || len(entries) == 0 {
 		return entries, mode, err
 	}
@@ -308,7 +308,7 @@ func (s *Service) Find(ctx context.Context, tenant, agentID string, asked Asked,
 }
 
 // hits searches a memory, best first.
-func (s *Service) hits(ctx context.Context, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
+func hits(ctx context.Context, s *Service, tenant, agentID string, asked Asked, halfLife time.Duration) ([]Entry, retrieval.Mode, error) {
 	found, err := s.Search.Search(ctx, tenant, agentID, textindex.Query{
 		Text: asked.Text, Kinds: asked.Types, Strategy: asked.Strategy, Limit: asked.Limit + spareHits, HalfLife: halfLife,
 		MinScore: asked.MinScore,

@@ -135,7 +135,7 @@ func (s *Service) facts(ctx context.Context, held work.Lease) (agentID string, d
 	if !set.enabled || !set.autoExtract || user == "" {
 		return r.AgentID, nil, nil
 	}
-	known, _, err := s.hits(ctx, held.TenantID, r.AgentID, Asked{Text: user, Limit: maxKnown}, 0)
+	known, _, err := hits(ctx, s, held.TenantID, r.AgentID, Asked{Text: user, Limit: maxKnown}, 0)
 	if err != nil {
 		return r.AgentID, nil, err
 	}

@@ -101,9 +101,9 @@ type Store interface {
 	CreateTx(tx txn.Tx, tenant, agent string, entries []Stored) error
 	// UpdateTx stores everything except type, content and score, which the passage has.
 	UpdateTx(tx txn.Tx, tenant, agent string, e Stored) error
-	// SupersedeTx marks entries as superseded by another of the agent about the same
+	// MarkSupersededTx marks entries as superseded by another of the agent about the same
 	// entity. One that comes from untrusted sources supersedes only such ones.
-	SupersedeTx(tx txn.Tx, tenant, agent string, ids []string, by Stored) error
+	MarkSupersededTx(tx txn.Tx, tenant, agent string, ids []string, by Stored) error
 	// DeleteTx deletes entries. What they superseded is not superseded any more.
 	DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error
 	DeleteAllTx(tx txn.Tx, tenant, agent string) error // the blocks too

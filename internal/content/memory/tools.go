@@ -57,7 +57,9 @@ func (s *Service) save(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil {
 		return tool.Result{}, err
 	}
-	d := Draft{Type: args.Type, Content: args.Content, Tags: args.Tags, SourceRunID: call.RunID, Sources: call.Sources, Replaces: args.Replaces}
+	d := Draft{
+		Type: args.Type, Content: args.Content, Tags: args.Tags, SourceRunID: call.RunID, Sources: call.Sources, Replaces: args.Replaces,
+	}
 	sum := sha256.Sum256([]byte(marshal([]string{call.ID, call.Arguments})))
 	d.Origin = "call/" + call.RunID + "/" + hex.EncodeToString(sum[:16])
 	if wrong := d.check(""); wrong != nil {
@@ -79,12 +81,12 @@ func (s *Service) save(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	similar, sources, err := s.similar(ctx, call, d.Content, id)
+	alike, sources, err := similar(ctx, s, call, d.Content, id)
 	return tool.Result{Output: marshal(struct {
 		Saved   bool       `json:"saved"`
 		EntryID string     `json:"entry_id"`
 		Similar []lookedUp `json:"similar,omitzero"`
-	}{true, id, similar}), Sources: sources}, err
+	}{true, id, alike}), Sources: sources}, err
 }
 
 // What memory_save names as similar.
@@ -95,8 +97,8 @@ const (
 
 // similar returns the entries that are like a text, except for one, and the untrusted
 // sources that they come from.
-func (s *Service) similar(ctx context.Context, call tool.Call, content, except string) (found []lookedUp, sources []string, err error) {
-	entries, _, err := s.hits(ctx, call.TenantID, call.AgentID, Asked{
+func similar(ctx context.Context, s *Service, call tool.Call, content, except string) (found []lookedUp, sources []string, err error) {
+	entries, _, err := hits(ctx, s, call.TenantID, call.AgentID, Asked{
 		Text: content, Strategy: textindex.Relevance, Limit: maxSimilar + 1, MinScore: new(leastSimilar),
 	}, 0)
 	for i := range entries {

@@ -72,8 +72,8 @@ func (s *Store) UpdateTx(tx txn.Tx, tenant, agent string, e memory.Stored) error
 		sqldb.OptionalMicros(e.LastAccessedAt), tenant, agent, e.EntryID)(tx)
 }
 
-// SupersedeTx implements memory.Store.
-func (s *Store) SupersedeTx(tx txn.Tx, tenant, agent string, ids []string, by memory.Stored) error {
+// MarkSupersededTx implements memory.Store.
+func (s *Store) MarkSupersededTx(tx txn.Tx, tenant, agent string, ids []string, by memory.Stored) error {
 	trusted := 0
 	if len(by.Sources) == 0 {
 		trusted = 1
@@ -88,8 +88,8 @@ func (s *Store) SupersedeTx(tx txn.Tx, tenant, agent string, ids []string, by me
 // DeleteTx implements memory.Store.
 func (s *Store) DeleteTx(tx txn.Tx, tenant, agent string, ids []string) error {
 	for _, id := range ids {
-		_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET superseded_by = ''`+ofAgent+` AND superseded_by = ? AND superseded_by <> ''`,
-			tenant, agent, id)
+		_, err := sqldb.From(tx).Exec(`UPDATE memory_entries SET superseded_by = ''`+ofAgent+
+			` AND superseded_by = ? AND superseded_by <> ''`, tenant, agent, id)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,8 @@ func (s *Store) ListKnownTx(tx txn.Tx, tenant, agent string, hashes []string) (m
 	known := map[string]bool{}
 	for from := 0; from < len(hashes); from += idsAtOnce {
 		in, args := sqldb.In(hashes[from:min(from+idsAtOnce, len(hashes))], tenant, agent)
-		rows, err := sqldb.From(tx).Query(`SELECT content_hash FROM memory_entries`+ofAgent+` AND superseded_by = '' AND content_hash`+in, args...)
+		rows, err := sqldb.From(tx).Query(`SELECT content_hash FROM memory_entries`+ofAgent+
+			` AND superseded_by = '' AND content_hash`+in, args...)
 		if err != nil {
 			return nil, err
 		}

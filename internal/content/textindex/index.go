@@ -29,19 +29,27 @@ type Index struct {
 	exact    int // exactNumbers
 }
 
-type posting struct {
-	slot  int32
-	count int32
+// posting says how often a text has a term: its slot in the upper 24 bits, which is more
+// than a collection may have, and the count in the lower 8. An index is mostly postings.
+type posting uint32
+
+const mostCounted = 255 // more does not change a score
+
+func newPosting(slot, count int32) posting {
+	return posting(slot)<<8 | posting(min(count, mostCounted))
 }
+
+func (p posting) slot() int32  { return int32(p >> 8) }
+func (p posting) count() int32 { return int32(p & mostCounted) }
 
 type slot struct {
 	id       string // "": removed
 	kind     string
 	boost    float64
 	at       time.Time
-	length   int32   // in words
-	language int8    // see number
-	terms    []int32 // without duplicates
+	length   int32 // in words
+	language int8  // see number
+	terms    int32 // how many different ones it has
 	vector   vector
 }
 
@@ -65,6 +73,7 @@ func (x *Index) Put(d Doc) {
 	at := int32(len(x.slots))
 	counts := map[int32]int32{}
 	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: newVector(d.Vector)}
+	var terms []int32 // without duplicates
 	count := func(token string) {
 		term, known := x.terms[token]
 		if !known {
@@ -75,7 +84,7 @@ func (x *Index) Put(d Doc) {
 			x.bytes += 96 + len(token)
 		}
 		if counts[term]++; counts[term] == 1 {
-			s.terms = append(s.terms, term)
+			terms = append(terms, term)
 		}
 	}
 	tokens := tokensOf(d.Text)
@@ -89,8 +98,9 @@ func (x *Index) Put(d Doc) {
 		}
 		s.length++
 	}
-	for _, term := range s.terms {
-		x.postings[term] = append(x.postings[term], posting{at, counts[term]})
+	s.terms = int32(len(terms))
+	for _, term := range terms {
+		x.postings[term] = append(x.postings[term], newPosting(at, counts[term]))
 	}
 	x.slots = append(x.slots, s)
 	x.byID[s.id] = at
@@ -101,7 +111,7 @@ func (x *Index) Put(d Doc) {
 	}
 }
 
-func (s *slot) bytes() int { return 270 + 12*len(s.terms) + s.vector.bytes() }
+func (s *slot) bytes() int { return 270 + 6*int(s.terms) + s.vector.bytes() }
 
 // Remove removes a text, if it exists.
 func (x *Index) Remove(id string) {
@@ -116,7 +126,7 @@ func (x *Index) Remove(id string) {
 	if s.vector.values != nil {
 		x.vectors--
 	}
-	*s = slot{terms: s.terms} // the postings stay until the index is compacted
+	*s = slot{} // the postings stay until the index is compacted
 	if len(x.slots) > 64+2*len(x.byID) {
 		x.compact()
 	}
@@ -151,8 +161,8 @@ func (x *Index) compact() {
 	for term, list := range x.postings {
 		kept := list[:0]
 		for _, p := range list {
-			if to := moved[p.slot]; to >= 0 {
-				kept = append(kept, posting{to, p.count})
+			if to := moved[p.slot()]; to >= 0 {
+				kept = append(kept, newPosting(to, p.count()))
 			}
 		}
 		x.postings[term] = kept

@@ -141,7 +141,7 @@ func (w *sought) add(x *Index, term string, m match) {
 
 // lives reports whether a text has a term.
 func (x *Index) lives(term int32) bool {
-	return slices.ContainsFunc(x.postings[term], func(p posting) bool { return x.slots[p.slot].id != "" })
+	return slices.ContainsFunc(x.postings[term], func(p posting) bool { return x.slots[p.slot()].id != "" })
 }
 
 // links are the letters that join the parts of compounds.
@@ -317,7 +317,7 @@ func (x *Index) together(p phrase, in int8, words float64) map[int32]float64 {
 func (x *Index) occurrences(terms map[int32]match, in int8, words float64, each func(slot int32, strength float64)) {
 	for term, m := range terms {
 		for _, p := range x.postings[term] {
-			s := &x.slots[p.slot]
+			s := &x.slots[p.slot()]
 			if s.id == "" {
 				continue
 			}
@@ -325,8 +325,8 @@ func (x *Index) occurrences(terms map[int32]match, in int8, words float64, each 
 			if !m.exact && in != 0 && s.language != 0 && s.language != in {
 				weight *= asForeign
 			}
-			n := float64(p.count)
-			each(p.slot, weight*n/(n+k1*(1-b+b*float64(s.length)/words)))
+			n := float64(p.count())
+			each(p.slot(), weight*n/(n+k1*(1-b+b*float64(s.length)/words)))
 		}
 	}
 }

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // passages returns texts of 150 words of the golden set and of made-up ones.
@@ -52,4 +56,52 @@ func BenchmarkSearchProse(b *testing.B) {
 		}
 	}
 	b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N*len(g.questions)), "ms/search")
+}
+
+// A million passages over a hundred bases, as a node with memory for all of them has them:
+// what a passage takes, and how long searches of one base after another last.
+func BenchmarkManyBases(b *testing.B) {
+	const bases, each = 100, 10_000
+	g := readGolden(b, "golden.txt", "golden2.txt")
+	docs := passages(b, each)
+	for b.Loop() {
+		before := inUse()
+		all := make([]*Index, bases)
+		began := time.Now()
+		var made sync.WaitGroup
+		for half := range 2 {
+			made.Go(func() {
+				for i := half; i < bases; i += 2 {
+					all[i] = New()
+					for _, d := range docs {
+						all[i].Put(d)
+					}
+				}
+			})
+		}
+		made.Wait()
+		b.ReportMetric(bases*each/time.Since(began).Seconds(), "passages/s")
+		b.ReportMetric(float64(inUse()-before)/bases/each, "B/passage")
+		counted := 0
+		for _, x := range all {
+			counted += x.Bytes()
+		}
+		b.ReportMetric(float64(counted)/bases/each, "B/passage-counted")
+		var took []time.Duration
+		for i := range 20 * bases {
+			began := time.Now()
+			all[i%bases].Search(Query{Text: g.questions[i%len(g.questions)][1], Strategy: Relevance, Limit: 5})
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-p50")
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "ms-p99")
+	}
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -32,7 +32,7 @@ func Run(t *testing.T, client func(modelcall.Config) model.Client, p Protocol, f
 	for name, test := range map[string]func(*testing.T){
 		"text": s.text, "thinking": s.thinking, "calls": s.calls, "odd calls": s.oddCalls, "results": s.results, "media": s.media, "foreign media": s.foreignMedia,
 		"usage": s.usage, "endings": s.endings, "failures": s.failures, "broken streams": s.brokenStreams, "cancel": s.cancel,
-		"settings": s.settings, "form": s.form, "choice": s.choice, "counts": s.counts,
+		"settings": s.settings, "form": s.form, "choice": s.choice, "counts": s.counts, "prefix": s.prefix,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

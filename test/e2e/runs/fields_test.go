@@ -14,6 +14,8 @@ import (
 	"agentd/internal/app/apptest"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
+	"agentd/internal/wire/wiretest"
+	"agentd/internal/wire/wiretest/anthropictest"
 )
 
 // What the settings and prompts of an agent change in the calls of its model.
@@ -46,10 +48,35 @@ func TestFieldsOfAgents(t *testing.T) {
 			t.Errorf("%v: %s", settings, asked)
 		}
 	}
-	const key = `"prompt_cache_key"`
-	if with, without := ask(object{"prompt_cache": "auto"}), ask(object{"prompt_cache": "off"}); strings.Contains(with, key) != strings.Contains(plain, key) ||
-		strings.Contains(without, key) {
-		t.Errorf("auto: %s\noff: %s", with, without)
+}
+
+// The model's provider is asked to cache the prompt, unless the agent's or the run's settings
+// switch that off.
+func TestPromptCache(t *testing.T) {
+	t.Parallel()
+	w := &wireUnderTest{name: "anthropic", protocol: anthropictest.Messages{}, provider: object{"api_key": "sk-ant-secret"}}
+	n := startWires(t, w.at(t, wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{{Text: "So."}}}}))
+	for name, tt := range map[string]struct {
+		agent, run object
+		want       bool
+	}{
+		"plain":        {nil, nil, true},
+		"auto":         {object{"prompt_cache": "auto"}, nil, true},
+		"off":          {object{"prompt_cache": "off"}, nil, false},
+		"off by a run": {object{"prompt_cache": "auto"}, object{"prompt_cache": "off"}, false},
+	} {
+		agent := n.CreateAgent(object{"model": object{"provider": "openai_compat", "model_ref": "anthropic/claude"}, "model_settings": tt.agent})
+		start := object{"agent_id": agent, "input": object{"message": "Go."}}
+		if tt.run != nil {
+			start["model_settings"] = tt.run
+		}
+		if r := n.WaitRun(n.Expect(202, "POST", "/api/v1/runs", start)["run_id"].(string)); r["status"] != "completed" {
+			t.Fatalf("%s: %v", name, r)
+		}
+		all := w.endpoint.Asked()
+		if asked := all[len(all)-1].Body; strings.Contains(asked, "cache_control") != tt.want {
+			t.Errorf("%s: %s", name, asked)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/internal/app/apptest"
+	"agentd/internal/base/config"
 	"agentd/internal/base/secret"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
@@ -59,10 +60,7 @@ func (w *wireUnderTest) start(t *testing.T) object {
 	call := func(id, name, arguments string) wiretest.Block {
 		return wiretest.Block{Call: &model.ToolCall{ID: id, Name: name, Arguments: arguments}}
 	}
-	if w.features.StreamType == "" {
-		w.features.StreamType = "text/event-stream"
-	}
-	w.endpoint = wiretest.NewEndpoint(t, w.protocol, w.features,
+	return w.at(t,
 		wiretest.Reply{Answer: wiretest.Answer{Usage: wiretest.Usage{Input: 100, Output: 50}, Blocks: []wiretest.Block{
 			{Thinking: "I need three.", Signature: "c2lnbmVk"}, call("call_1", "calculator", `{"expression":"6*7"}`),
 			call("call_2", "calculator", `{"expression":"1+1"}`), call("call_3", "current_time", `{}`),
@@ -70,11 +68,91 @@ func (w *wireUnderTest) start(t *testing.T) object {
 		wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{{Text: "It is forty-two and two, at some time."}}}, HangAfter: 3},
 		wiretest.Reply{Status: 503, Message: "Overloaded"},
 	)
+}
+
+// at starts an endpoint with these replies, and returns its provider as the operator's file
+// has it.
+func (w *wireUnderTest) at(t *testing.T, replies ...wiretest.Reply) object {
+	if w.features.StreamType == "" {
+		w.features.StreamType = "text/event-stream"
+	}
+	w.endpoint = wiretest.NewEndpoint(t, w.protocol, w.features, replies...)
 	provider := object{
 		"name": w.name, "base_url": w.endpoint.URL, "wire": w.name, "models": []object{{"id": w.protocol.Target("").Model, "context_window": 200_000}},
 	}
 	maps.Copy(provider, w.provider)
 	return provider
+}
+
+// providersFile writes the operator's file of providers.
+func providersFile(t *testing.T, providers ...object) string {
+	t.Helper()
+	file, err := json.Marshal(object{"providers": providers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "providers.json")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startWires starts a server with these providers.
+func startWires(t *testing.T, providers ...object) *apptest.Server {
+	t.Helper()
+	return apptest.Start(t, nil, func(c *config.Config) { c.Models.Providers = providersFile(t, providers...) })
+}
+
+// On every wire a test of a model says what it can do, what it cannot, and what is broken
+// (rule D23-models-test).
+func TestModelsAreTestedOnEveryWire(t *testing.T) {
+	t.Parallel()
+	able := wiretest.Answer{Blocks: []wiretest.Block{
+		{Thinking: "Hm.", Signature: "c2lnbmVk"}, {Text: `{"capital":"Oslo"}`},
+		{Call: &model.ToolCall{ID: "call_1", Name: "weather", Arguments: `{"place":"Oslo"}`}},
+	}}
+	weak := wiretest.Reply{Answer: wiretest.Answer{Blocks: []wiretest.Block{{Text: "So."}}}, Refuses: func(a wiretest.Asked) string {
+		if strings.Contains(strings.Join(a.Lines, "\n"), "image: ") {
+			return "No images."
+		}
+		return ""
+	}}
+	const basics, abilities = "reachable:ok key:ok model:ok streaming:ok ", "tools:skipped images:skipped structured_output:skipped thinking:skipped price:missing"
+	for name, tt := range map[string]struct {
+		reply wiretest.Reply
+		price bool
+		want  string
+	}{
+		"able":    {wiretest.Reply{Answer: able}, true, basics + "tools:ok images:ok structured_output:ok thinking:ok price:ok"},
+		"weak":    {weak, false, basics + "tools:missing images:missing structured_output:missing thinking:missing price:missing"},
+		"refused": {wiretest.Reply{Status: 401, Message: "No such key"}, false, "reachable:ok key:failed model:skipped streaming:skipped " + abilities},
+		"unknown": {wiretest.Reply{Status: 404, Message: "No such model"}, false, "reachable:ok key:ok model:failed streaming:skipped " + abilities},
+	} {
+		wires := wiresUnderTest()
+		var providers []object
+		for _, w := range wires {
+			p := w.at(t, tt.reply)
+			if tt.price {
+				maps.Copy(p["models"].([]object)[0], object{"input_usd_per_mtok": 1, "output_usd_per_mtok": 2})
+			}
+			providers = append(providers, p)
+		}
+		n := startWires(t, providers...)
+		for _, w := range wires {
+			out := n.Expect(200, "POST", "/api/v1/llm/models/test", object{"model": w.name + "/" + w.protocol.Target("").Model})
+			var got []string
+			for _, c := range out["checks"].([]any) {
+				got = append(got, c.(object)["check"].(string)+":"+c.(object)["status"].(string))
+			}
+			if all := strings.Join(got, " "); all != tt.want || out["usable"] != !strings.Contains(all, "failed") {
+				t.Errorf("%s on %s:\n%s, want\n%s\n%v", name, w.name, all, tt.want, out["checks"])
+			}
+			if wrong := w.endpoint.Wrong(); wrong != nil {
+				t.Errorf("%s on %s: the endpoint refused %q", name, w.name, wrong)
+			}
+		}
+	}
 }
 
 // On every wire a run that thinks, calls three tools at once, waits for an approval, is
@@ -92,14 +170,7 @@ func TestRunsOnEveryWire(t *testing.T) {
 	for _, w := range wires {
 		providers = append(providers, w.start(t))
 	}
-	file, err := json.Marshal(object{"providers": providers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "providers.json")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := providersFile(t, providers...)
 	sim := modeltest.New(t, modeltest.Respond(func(req modeltest.Request) modeltest.Answer {
 		if all := fmt.Sprintf("%+v", req); strings.Contains(all, "c2lnbmVk") || strings.Contains(all, "I need three.") || !strings.Contains(all, "42") {
 			return modeltest.Answer{Text: "It has another model's thoughts, or no results: " + all}

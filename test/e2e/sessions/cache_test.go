@@ -3,6 +3,8 @@ package sessions
 import (
 	"fmt"
 	"maps"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,6 +72,19 @@ func TestPromptsAreCached(t *testing.T) {
 				t.Errorf("%.0f %% of the input was cached", 100*share)
 			} else {
 				t.Logf("%.0f %% of the input was cached", 100*share)
+			}
+			scraped := string(n.SendHeaders("GET", "/metrics", "").Body)
+			tokens := func(direction string) (sum float64) {
+				_, after, _ := strings.Cut(scraped, `agentd_model_tokens_total{direction="`+direction+`",model="sim-model",provider="default"} `)
+				value, _, _ := strings.Cut(after, "\n")
+				sum, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					t.Fatalf("the tokens of %s: %v", direction, err)
+				}
+				return sum
+			}
+			if share := tokens("cached") / tokens("input"); math.Abs(share-cache.Share()) > .001 {
+				t.Errorf("the metrics say that %.1f %% were cached, the provider %.1f %%", 100*share, 100*cache.Share())
 			}
 			m := n.Expect(200, "GET", "/api/v1/runs/"+run, nil)["metrics"].(object)
 			if m["cached_tokens"].(float64) <= 0 || m["cached_tokens"].(float64) > m["input_tokens"].(float64) {

@@ -125,7 +125,7 @@ func TestModelsAreTestedOnEveryWire(t *testing.T) {
 		want  string
 	}{
 		"able":    {wiretest.Reply{Answer: able}, true, basics + "tools:ok images:ok structured_output:ok thinking:ok price:ok"},
-		"weak":    {weak, false, basics + "tools:missing images:missing structured_output:missing thinking:missing price:missing"},
+		"weak":    {weak, false, "reachable:ok key:ok model:ok streaming:missing tools:missing images:missing structured_output:missing thinking:missing price:missing"},
 		"refused": {wiretest.Reply{Status: 401, Message: "No such key"}, false, "reachable:ok key:failed model:skipped streaming:skipped " + abilities},
 		"unknown": {wiretest.Reply{Status: 404, Message: "No such model"}, false, "reachable:ok key:ok model:failed streaming:skipped " + abilities},
 	} {

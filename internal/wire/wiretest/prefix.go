@@ -1,11 +1,12 @@
 package wiretest
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 
 	"agentd/internal/kernel/model"
 )

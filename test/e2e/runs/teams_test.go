@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,6 +167,11 @@ func TestTeamRunsAreNarrowedAndCancelled(t *testing.T) {
 		if c := n.Expect(200, "POST", "/api/v1/teams/"+team+"/runs/"+id+"/cancel", nil); c["cancelled"] != false {
 			t.Errorf("a second cancellation: %v", c)
 		}
+		id, member = hanging()
+		cancelAtOnce(n, team, id)
+		if got := n.WaitRun(member)["status"]; got != "cancelled" {
+			t.Errorf("the member's run is %v", got)
+		}
 		_, member = hanging()
 		n.Expect(200, "DELETE", "/api/v1/teams/"+team, nil)
 		if r := n.WaitRun(member); r["status"] != "cancelled" {
@@ -172,6 +179,31 @@ func TestTeamRunsAreNarrowedAndCancelled(t *testing.T) {
 		}
 		n.Expect(404, "GET", "/api/v1/teams/"+team+"/runs/"+id, nil)
 	})
+}
+
+// cancelAtOnce has four cancel a run of a team at the same time: it ends once.
+func cancelAtOnce(n *apptest.Server, team, id string) {
+	n.T.Helper()
+	path := "/api/v1/teams/" + team + "/runs/" + id
+	var all sync.WaitGroup
+	var counted atomic.Int32
+	for range 4 {
+		all.Go(func() {
+			r := n.Do("POST", path+"/cancel", nil)
+			if r.StatusCode != 200 {
+				n.T.Errorf("cancelled at once: %d %s", r.StatusCode, r.Body)
+			} else if r.Value().(object)["cancelled"] == true {
+				counted.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if waitTeam(n, team, id)["status"] != "cancelled" || counted.Load() == 0 {
+		n.T.Errorf("%d of four cancelled it", counted.Load())
+	}
+	if events := string(n.Do("GET", path+"/events", nil).Body); strings.Count(events, "event: team.cancelled\n") != 1 {
+		n.T.Errorf("it did not end once: %s", events)
+	}
 }
 
 // kill -9, again and again, while teams of every topology are under way: after the last

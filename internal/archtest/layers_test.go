@@ -147,6 +147,7 @@ var modules = map[string][]string{
 
 	"cmd/agentd":             {"github.com/mattn/go-isatty"},
 	"internal/cli":           {"github.com/alecthomas/kong", "github.com/alecthomas/mango-kong", "github.com/muesli/roff", "golang.org/x/sys", "golang.org/x/term", "golang.org/x/text"},
+	"internal/cli/scrape":    {"github.com/prometheus/client_model", "github.com/prometheus/common"},
 	"internal/tools/sbom":    {"github.com/CycloneDX/cyclonedx-go"},
 	"internal/cli/agentfile": {"github.com/aymanbagabas/go-udiff", "go.yaml.in/yaml/v3"},
 

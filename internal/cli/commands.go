@@ -223,6 +223,7 @@ type commands struct {
 			Forget secretsForgetCommand `cmd:"" help:"Let the server start without a secret key that is lost."`
 		} `cmd:"" help:"Secret keys."`
 		Nodes      nodesCommand      `cmd:"" help:"List the nodes that run: their versions, what they do and how busy they are."`
+		Top        topCommand        `cmd:"" help:"Watch what nodes do, by their metrics: requests, runs, model calls, writes, the queue."`
 		SignInLink signInLinkCommand `cmd:"" help:"Make a link with which a member signs in once, without an email."`
 	} `cmd:"" group:"Server" help:"Manage tenants, keys, sign-in links and secret keys, also while a server runs."`
 

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"agentd/internal/base/secret"
 	"agentd/internal/cli/scrape"
+	"agentd/internal/client"
 )
 
 type topCommand struct {
@@ -80,8 +82,8 @@ func (cmd *topCommand) addresses() (all []string, err error) {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, fmt.Errorf("%q is no address of a node, such as 10.0.0.1:9090", node)
 		}
-		if !strings.HasSuffix(u.Path, "/metrics") {
-			u = u.JoinPath("metrics")
+		if !strings.HasSuffix(u.Path, metricsPath) {
+			u = u.JoinPath(metricsPath)
 		}
 		all = append(all, u.String())
 	}
@@ -108,29 +110,28 @@ func (cmd *topCommand) look(ctx context.Context, addresses []string) (l look) {
 	return l
 }
 
-// metricsTimeout bounds the time in which a node answers.
-const metricsTimeout = 5 * time.Second
+const (
+	metricsPath = "/metrics"
+	// metricsTimeout bounds the time in which a node answers.
+	metricsTimeout = 5 * time.Second
+)
 
 func readMetrics(ctx context.Context, address string) (scrape.Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	c, err := client.New(strings.TrimSuffix(address, metricsPath), secret.String{})
 	if err != nil {
 		return nil, err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := c.Send(ctx, http.MethodGet, metricsPath, nil, nil)
+	if p, ok := errors.AsType[*client.Problem](err); ok && p.Status == http.StatusNotFound {
+		return nil, errors.New("it has no metrics here; where AGENTD_METRICS_LISTEN is set, name that address with --node")
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusOK:
-		return scrape.Read(res.Body)
-	case http.StatusNotFound:
-		return nil, errors.New("it has no metrics here; where AGENTD_METRICS_LISTEN is set, name that address with --node")
-	default:
-		return nil, fmt.Errorf("it answered %d", res.StatusCode)
-	}
+	return scrape.Read(res.Body)
 }
 
 // showTop prints what happened between two looks; on a terminal in place of the last.
@@ -138,11 +139,13 @@ func (inv *invocation) showTop(before, now look) error {
 	if inv.stdoutTerminal {
 		fmt.Fprint(inv.stdout, "\x1b[H\x1b[2J")
 	}
-	inv.say("%s, %s, over the last %s", plural(now.nodes, "node"), now.at.Local().Format(time.TimeOnly), formatDuration(now.at.Sub(before.at).Round(100*time.Millisecond)))
+	took := now.at.Sub(before.at)
+	inv.say("%s, %s, over the last %s",
+		plural(now.nodes, "node"), now.at.Local().Format(time.TimeOnly), formatDuration(took.Round(100*time.Millisecond)))
 	for _, f := range now.failed {
 		inv.say("%s", oneLine(f))
 	}
-	t := top{before: before.reading, now: now.reading, seconds: now.at.Sub(before.at).Seconds()}
+	t := top{before: before.reading, now: now.reading, seconds: took.Seconds()}
 	return inv.table([]string{"~WHAT", "~NOW", "~DETAILS"}, t.rows())
 }
 
@@ -154,9 +157,13 @@ type top struct {
 
 // rows returns one row for each part of a node.
 func (t top) rows() [][]string {
-	const requests, ended, calls, tools = "agentd_http_requests_total", "agentd_run_duration_seconds", "agentd_model_call_seconds", "agentd_tool_call_seconds"
+	const (
+		requests, ended = "agentd_http_requests_total", "agentd_run_duration_seconds"
+		calls, tools    = "agentd_model_call_seconds", "agentd_tool_call_seconds"
+	)
 	return [][]string{
-		{"requests", t.rate(requests, nil), t.times("agentd_http_request_duration_seconds", nil) + t.share("refused", requests, "status", "4xx") +
+		{"requests", t.rate(requests, nil), t.times("agentd_http_request_duration_seconds", nil) +
+			t.share("refused", requests, "status", "4xx") +
 			t.share("failed", requests, "status", "5xx") + fmt.Sprintf("%.0f under way, %.0f streams",
 			t.now.Sum("agentd_http_requests_in_flight", nil), t.now.Sum("agentd_http_streams_open", nil))},
 		{"runs that ended", t.rate(ended, nil), t.times(ended, nil) + t.share("failed", ended, "status", "failed") +

@@ -39,7 +39,7 @@ type Labels map[string]string
 
 func (l Labels) match(m *dto.Metric) bool {
 	for name, value := range l {
-		if !slices.ContainsFunc(m.Label, func(p *dto.LabelPair) bool { return p.GetName() == name && p.GetValue() == value }) {
+		if !slices.ContainsFunc(m.GetLabel(), func(p *dto.LabelPair) bool { return p.GetName() == name && p.GetValue() == value }) {
 			return false
 		}
 	}
@@ -51,7 +51,7 @@ func (r Reading) each(name string, labels Labels, do func(*dto.Metric)) {
 		if family.GetName() != name {
 			continue
 		}
-		for _, m := range family.Metric {
+		for _, m := range family.GetMetric() {
 			if labels.match(m) {
 				do(m)
 			}
@@ -73,9 +73,9 @@ func (r Reading) Max(name string, labels Labels, quantile float64) float64 {
 	most := math.NaN()
 	r.each(name, labels, func(m *dto.Metric) {
 		value := m.GetGauge().GetValue()
-		if m.Summary != nil {
+		if m.GetSummary() != nil {
 			value = math.NaN()
-			for _, q := range m.Summary.Quantile {
+			for _, q := range m.GetSummary().GetQuantile() {
 				if q.GetQuantile() == quantile {
 					value = q.GetValue()
 				}
@@ -92,7 +92,7 @@ func (r Reading) Max(name string, labels Labels, quantile float64) float64 {
 func (r Reading) Values(name, label string) []string {
 	found := map[string]bool{}
 	r.each(name, nil, func(m *dto.Metric) {
-		for _, p := range m.Label {
+		for _, p := range m.GetLabel() {
 			if p.GetName() == label {
 				found[p.GetValue()] = true
 			}

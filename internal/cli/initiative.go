@@ -31,8 +31,9 @@ type initiative struct {
 		Schedule string `json:"schedule"`
 		Timezone string `json:"timezone"`
 	} `json:"config"`
-	LastTickAt time.Time `json:"last_tick_at"`
-	CreatedAt  time.Time `json:"created_at"`
+	LastTickAt     time.Time `json:"last_tick_at"`
+	LastFollowedAt time.Time `json:"last_successful_tick_at"`
+	CreatedAt      time.Time `json:"created_at"`
 }
 
 type initiativeGoal struct {
@@ -174,6 +175,9 @@ func (cmd *initiativeShowCommand) Run(s *server) error {
 			reached = " (reached)"
 		}
 		pairs = append(pairs, "Goal", g.Title+reached)
+	}
+	if i.LastTickAt.After(i.LastFollowedAt) {
+		pairs = append(pairs, "Last tick", formatMoment(s.now(), i.LastTickAt)+"; its answer is not there yet, or could not be followed")
 	}
 	s.fields(append(pairs, "Created", formatMoment(s.now(), i.CreatedAt))...)
 	return nil
@@ -385,7 +389,11 @@ func (s *server) showObjectiveEvent(frame client.Frame) {
 	case "initiative.tick_start":
 		s.note("The strategist is asked.")
 	case "initiative.tick_end":
-		s.note("The strategist has answered. %s", oneLine(d.Reason))
+		if d.Reason != "" {
+			s.note("The strategist's answer could not be followed, and is asked for again at the next tick: %s", oneLine(d.Reason))
+			break
+		}
+		s.note("The strategist has answered.")
 	case "initiative.escalation":
 		s.note("For people: %s", oneLine(d.Message))
 	case "initiative.budget_alert", "initiative.budget_exceeded", "initiative.paused", "initiative.resumed", "initiative.goal_completed":

@@ -83,7 +83,8 @@ func explain(err error) string {
 var lists = map[string]string{
 	"run": "runs list", "agent": "agent list", "session": "sessions list", "approval": "approvals list", "webhook": "webhooks list",
 	"webhook subscription": "webhooks list", "knowledge base": "kb list", "key": "keys list", "user": "members list", "member": "members list",
-	"integration": "integration list", "listing": "marketplace search",
+	"integration": "integration list", "listing": "marketplace search", "team": "team list", "mission": "mission list",
+	"initiative": "initiative list",
 }
 
 // whereListed returns the line that names the command with which an id can be found, ""

@@ -20,7 +20,7 @@ const weather = {
 };
 say('What is the weather in Bern?');
 await agent.runAgent({ tools: [weather] });
-for (const call of last().toolCalls) {
+for (const call of last().toolCalls ?? []) {
   const { city } = JSON.parse(call.function.arguments);
   agent.messages.push({ id: crypto.randomUUID(), role: 'tool', toolCallId: call.id, content: `sunny in ${city}` });
 }

@@ -31,6 +31,10 @@ func (r *Runner) AgentID(ctx context.Context, tenant, model string) (string, err
 	if ident.Valid(name) {
 		return name, nil
 	}
+	if name == "" { // a filter by no name would find every agent
+		return "", fault.New(fault.NotFound, "model_not_found",
+			"The model is empty; it is an agent's id or name, optionally with the prefix agent/, or team/ and a team's id. GET /v1/models lists them.")
+	}
 	ids, err := r.Names.Named(ctx, tenant, name, maxNamesakes)
 	switch {
 	case err != nil:

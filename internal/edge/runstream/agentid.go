@@ -33,7 +33,8 @@ func (r *Runner) AgentID(ctx context.Context, tenant, model string) (string, err
 	}
 	if name == "" { // a filter by no name would find every agent
 		return "", fault.New(fault.NotFound, "model_not_found",
-			"The model is empty; it is an agent's id or name, optionally with the prefix agent/, or team/ and a team's id. GET /v1/models lists them.")
+			"The model is empty; it is an agent's id or name, optionally with the prefix agent/, or team/ and a team's id. "+
+				"GET /v1/models lists them.")
 	}
 	ids, err := r.Names.Named(ctx, tenant, name, maxNamesakes)
 	switch {

@@ -82,7 +82,7 @@ func newAgents(
 	})
 	a.keys = agentkey.New(p.kernel, agentkey.Options{AgentTx: a.lockTx})
 	a.manifests = capability.New(p.kernel, capability.Options{Agents: a.agents, KnowledgeBaseTx: content.knowledge.CheckTx})
-	a.source = run.AgentSource{Agents: a.agents}
+	a.source = run.AgentSource{Agents: a.agents, Defaults: p.config.RunDefaults}
 	a.first = &headagent.Service{Tools: tools.registry.Names(), Plan: func(ctx context.Context, tenant string) (string, error) {
 		plan, err := accounts.usage.PlanOf(ctx, tenant)
 		return plan.ID, err

@@ -32,7 +32,8 @@ func compatPart(p *platform, models *models, agents *agents, execution *executio
 	messages := &anthropic.Messages{Proxy: agents.proxy, Reserved: models.messagesModel, Runner: complete}
 	sound := &audio.Audio{
 		Proxy: agents.proxy, Client: models.limiter, Catalogue: models.catalogue,
-		Speech: models.cfg.SpeechModel, Transcription: models.cfg.TranscriptionModel, Voice: models.voice(),
+		Speech:        func() string { return models.admin.Voice().Speech },
+		Transcription: func() string { return models.admin.Voice().Transcription }, Preset: models.presetOf,
 	}
 	mcpEndpoint := &mcpserver.Server{
 		Runner: &runstream.Runner{Runs: execution.runs, Agents: agents.source, Log: execution.events, Hub: p.hub},

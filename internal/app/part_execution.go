@@ -83,6 +83,7 @@ func newExecution(
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
 		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
 		Skills: newSkills(content, tools, agents), Caps: p.config.Caps,
+		MaxSteps: func() int64 { return p.config.RunDefaults().MaxSteps }, FlushEvery: p.config.SnapshotEvery,
 		Clock: p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
 	observeLoad(p.metrics, x.engine, p.hub)

@@ -66,7 +66,8 @@ func newModels(p *platform, out *egress) (*models, error) {
 	}
 	m.admin = modeladmin.New(modeladmin.Deps{
 		Settings: p.settings, Catalogue: m.catalogue, Clock: p.clock, Logger: p.log, CheckURL: outbound.CheckURL, Egress: out.checkURL,
-		Base: model.Offering{Providers: providers, Default: m.cfg.Model, Fallback: m.cfg.Fallback, Prices: prices},
+		Voice: modeladmin.Voice{Speech: m.cfg.SpeechModel, Name: m.cfg.SpeechVoice, Transcription: m.cfg.TranscriptionModel},
+		Base:  model.Offering{Providers: providers, Default: m.cfg.Model, Fallback: m.cfg.Fallback, Prices: prices},
 		Health: func(provider string) string {
 			status, _ := m.breaker.Health(provider)
 			return status
@@ -104,7 +105,10 @@ func newModels(p *platform, out *egress) (*models, error) {
 func (m *models) part(p *platform) part {
 	providers := provider.New(provider.Deps{
 		Resolver: m.resolver, Credentials: m.keys, Lister: m.wire, Health: m.breaker,
-		Voice: provider.Voice{Speech: m.cfg.SpeechModel, Transcription: m.cfg.TranscriptionModel, Name: m.voice()},
+		Voice: func() provider.Voice {
+			v := m.admin.Voice()
+			return provider.Voice{Speech: v.Speech, Transcription: v.Transcription, Name: cmp.Or(v.Name, audio.DefaultVoice)}
+		},
 	})
 	return part{
 		name:     "models",
@@ -210,8 +214,11 @@ func (m *models) messagesModel() string {
 	return cmp.Or(m.cfg.MessagesModel, m.catalogue.Default(), model.EchoRef)
 }
 
-// voice is the voice of speech requests that name none.
-func (m *models) voice() string { return cmp.Or(m.cfg.SpeechVoice, audio.DefaultVoice) }
+// presetOf returns what requests for speech of a model use that do not say it.
+func (m *models) presetOf(ref string) audio.Preset {
+	v := m.admin.VoicePreset(ref)
+	return audio.Preset{Voice: cmp.Or(v.Voice, m.admin.Voice().Name), Speed: v.Speed, Instructions: v.Instructions}
+}
 
 // newEmbedder returns the client of the embedding model; nil where none is
 // configured. The key of the model's endpoint is for that endpoint only.

@@ -39,8 +39,8 @@ type mediaProviderList struct {
 // modalities, with those models.
 func (s *Service) mediaProviders(modalities ...model.Modality) mediaProviderList {
 	out := mediaProviderList{}
-	defaults := map[string]model.Modality{}
-	for modality, ref := range map[model.Modality]string{model.TextToSpeech: s.Voice.Speech, model.SpeechToText: s.Voice.Transcription} {
+	defaults, voice := map[string]model.Modality{}, s.voice()
+	for modality, ref := range map[model.Modality]string{model.TextToSpeech: voice.Speech, model.SpeechToText: voice.Transcription} {
 		if _, whole := s.split(ref); whole != nil && slices.Contains(modalities, modality) {
 			defaults[*whole] = modality
 		}
@@ -65,7 +65,7 @@ func (s *Service) mediaProviders(modalities ...model.Modality) mediaProviderList
 			found.Models = append(found.Models, mediaModel{ID: e.Ref, Name: cmp.Or(e.Facts.Title, e.Model), Modality: modality, Default: chosen})
 			delete(defaults, e.Ref)
 		}
-		for _, ref := range []string{s.Voice.Speech, s.Voice.Transcription} { // configured but not in the catalogue
+		for _, ref := range []string{voice.Speech, voice.Transcription} { // configured but not in the catalogue
 			provider, whole := s.split(ref)
 			if whole == nil || *provider != p.Name {
 				continue
@@ -130,11 +130,12 @@ type speaking struct {
 
 func (s *Service) voiceConfig(context.Context, authz.Caller, *struct{}) (VoiceConfig, error) {
 	out := VoiceConfig{STT: listening{Endpoint: TranscriptionPath}, TTS: speaking{Endpoint: SpeechPath}}
-	out.STT.Provider, out.STT.Model = s.split(s.Voice.Transcription)
-	out.TTS.Provider, out.TTS.Model = s.split(s.Voice.Speech)
+	voice := s.voice()
+	out.STT.Provider, out.STT.Model = s.split(voice.Transcription)
+	out.TTS.Provider, out.TTS.Model = s.split(voice.Speech)
 	out.STT.Configured, out.TTS.Configured = out.STT.Model != nil, out.TTS.Model != nil
 	if out.TTS.Configured {
-		out.TTS.Voice = s.Voice.Name
+		out.TTS.Voice = voice.Name
 	}
 	return out, nil
 }

@@ -41,7 +41,7 @@ type Deps struct {
 	Credentials Credentials
 	Lister      model.Lister
 	Health      HealthSource // nil: health is unknown
-	Voice       Voice
+	Voice       func() Voice // nil: none is configured
 	// Elapsed returns how long the process has run, by a monotonic clock [the
 	// system's].
 	Elapsed func() time.Duration
@@ -198,6 +198,14 @@ func (s *Service) defaults(context.Context, authz.Caller, *struct{}) (PlatformDe
 
 // defaultRef returns the model of agents that name none.
 func (s *Service) defaultRef() string { return cmp.Or(s.Resolver.Catalogue.Default(), model.EchoRef) }
+
+// voice returns the models of speech and transcription.
+func (s *Service) voice() Voice {
+	if s.Voice == nil {
+		return Voice{}
+	}
+	return s.Voice()
+}
 
 // split returns the provider and the full name of a model, nil if it is unknown.
 func (s *Service) split(ref string) (provider, name *string) {

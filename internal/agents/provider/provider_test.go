@@ -348,7 +348,9 @@ func TestMedia(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r := newRig(t, file, "", func(d *provider.Deps) {
-		d.Voice = provider.Voice{Speech: "openai/tts-1", Transcription: "acme/ear", Name: "ash"}
+		d.Voice = func() provider.Voice {
+			return provider.Voice{Speech: "openai/tts-1", Transcription: "acme/ear", Name: "ash"}
+		}
 	})
 	model := func(id, name, modality string, chosen bool) string {
 		return fmt.Sprintf(`{"id":%q,"name":%q,"modality":%q,"default":%t}`, id, name, modality, chosen)

@@ -3,6 +3,7 @@
 package audio
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -28,9 +29,17 @@ type Audio struct {
 	Proxy         *modelproxy.Proxy
 	Client        model.AudioClient
 	Catalogue     *model.Catalogue
-	Speech        string
-	Transcription string
-	Voice         string
+	Speech        func() string
+	Transcription func() string
+	// Preset returns what requests for speech of a model use that do not say it.
+	Preset func(ref string) Preset
+}
+
+// Preset is how a model speaks. Empty members are the endpoint's.
+type Preset struct {
+	Voice        string
+	Speed        float64
+	Instructions string
 }
 
 // Routes returns the routes.
@@ -69,7 +78,7 @@ type SpeechRequest struct {
 }
 
 var errNoSpeechModel = fault.New(fault.Unsupported, "speech_not_configured",
-	"No speech model is configured on this deployment; the operator can set AGENTD_SPEECH_MODEL.")
+	"No speech model is configured on this deployment; the operator can set AGENTD_SPEECH_MODEL or the section voice.")
 
 func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.Caller) error {
 	req, err := httpapi.DecodeBody[SpeechRequest](r)
@@ -79,21 +88,20 @@ func (a *Audio) createSpeech(w http.ResponseWriter, r *http.Request, who authz.C
 	if strings.TrimSpace(req.Input) == "" {
 		return fault.BadFields(fault.Field{Field: "input", Message: "must not be blank"})
 	}
-	if a.Speech == "" {
+	configured := a.Speech()
+	if configured == "" {
 		return errNoSpeechModel
 	}
-	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(req.Model, a.Speech, model.TextToSpeech),
+	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(req.Model, configured, model.TextToSpeech),
 		Source: quota.SourceLLM})
 	if err != nil {
 		return err
 	}
-	speechReq := model.SpeechRequest{Target: call.Target(), Input: req.Input, Voice: req.Voice, Format: req.Format,
-		Instructions: req.Instructions}
-	if speechReq.Voice == "" {
-		speechReq.Voice = a.Voice
-	}
-	if speechReq.Voice == "" {
-		speechReq.Voice = DefaultVoice
+	target := call.Target()
+	preset := a.Preset(target.Provider + "/" + target.Model)
+	speechReq := model.SpeechRequest{
+		Target: target, Input: req.Input, Voice: cmp.Or(req.Voice, preset.Voice, DefaultVoice), Format: req.Format,
+		Speed: preset.Speed, Instructions: cmp.Or(req.Instructions, preset.Instructions),
 	}
 	if req.Speed != nil {
 		speechReq.Speed = *req.Speed

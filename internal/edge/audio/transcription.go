@@ -37,7 +37,7 @@ const (
 
 var (
 	errNoTranscriptionModel = fault.New(fault.Unsupported, "transcription_not_configured",
-		"No transcription model is configured on this deployment; the operator can set AGENTD_TRANSCRIPTION_MODEL.")
+		"No transcription model is configured on this deployment; the operator can set AGENTD_TRANSCRIPTION_MODEL or the section voice.")
 	errNotForm = fault.New(fault.UnsupportedMedia, "",
 		"The body must be multipart/form-data with a boundary and the audio in the field file.")
 	errMalformedForm = fault.New(fault.Malformed, "", "The form cannot be read: it is not well-formed multipart/form-data.")
@@ -49,10 +49,11 @@ func (a *Audio) createTranscription(w http.ResponseWriter, r *http.Request, who 
 		return err
 	}
 	defer release()
-	if a.Transcription == "" {
+	configured := a.Transcription()
+	if configured == "" {
 		return errNoTranscriptionModel
 	}
-	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(named, a.Transcription, model.SpeechToText),
+	call, err := a.Proxy.Open(r.Context(), who, modelproxy.CallParams{Model: a.chooseModel(named, configured, model.SpeechToText),
 		Source: quota.SourceLLM})
 	if err != nil {
 		return err

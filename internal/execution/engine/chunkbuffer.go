@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// flushEvery is how long a chunk may be published before it is stored.
+	// flushEvery is how long a chunk may be published before it is stored, unless
+	// Config.FlushEvery says otherwise.
 	flushEvery = 50 * time.Millisecond
 	// flushTogether is how many runs' drafts share one write: few enough that
 	// writes that start or end a run are hardly delayed.
@@ -185,7 +186,11 @@ func (f *flusher) note(j *journal) {
 	defer f.mu.Unlock()
 	f.waiting = append(f.waiting, j)
 	if len(f.waiting) == 1 {
-		f.timer.Reset(flushEvery)
+		every := flushEvery
+		if f.e.FlushEvery != nil {
+			every = f.e.FlushEvery()
+		}
+		f.timer.Reset(every)
 	}
 }
 

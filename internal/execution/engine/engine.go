@@ -150,6 +150,10 @@ type Config struct {
 
 	// Caps returns limits that no run exceeds, whatever its own are; nil: there are none.
 	Caps func() run.Limits
+	// MaxSteps returns the steps of runs that do not limit them, and FlushEvery after how
+	// long text of a running step is stored; nil: the first defaults.
+	MaxSteps   func() int64
+	FlushEvery func() time.Duration
 
 	Node     string        // owner of this node's leases
 	Lease    time.Duration // how long the runs of a dead node wait

@@ -99,14 +99,15 @@ func quotaCode(err error) string {
 	return ""
 }
 
-// defaultMaxSteps bounds runs without a max_steps: a model that calls tools for
-// ever must end some time.
-const defaultMaxSteps = 200
-
+// limits returns those of the run, of which max_steps is always set: a model that calls
+// tools for ever must end some time.
 func (j *journal) limits() run.Limits {
 	l := j.rec.ResourceLimits
 	if l.MaxSteps == nil {
-		n := int64(defaultMaxSteps)
+		n := run.FirstDefaults().MaxSteps
+		if j.e.MaxSteps != nil {
+			n = j.e.MaxSteps()
+		}
 		l.MaxSteps = &n
 	}
 	if j.e.Caps != nil {

@@ -16,7 +16,23 @@ import (
 )
 
 // AgentSource implements Agents with the stored agents.
-type AgentSource struct{ Agents *agent.Agents }
+type AgentSource struct {
+	Agents *agent.Agents
+	// Defaults returns what holds for agents that do not say; nil: FirstDefaults.
+	Defaults func() Defaults
+}
+
+// Defaults is for how long runs go on and wait whose agents do not say.
+type Defaults struct {
+	ApprovalTimeout time.Duration // of approvals, questions and authorizations
+	ModelWait       time.Duration // for a model whose failure passes
+	MaxSteps        int64
+}
+
+// FirstDefaults is what holds until the operator sets something else.
+func FirstDefaults() Defaults {
+	return Defaults{ApprovalTimeout: 72 * time.Hour, ModelWait: DefaultModelRetry.MaxElapsed, MaxSteps: 200}
+}
 
 // Spec implements Agents.
 func (s AgentSource) Spec(ctx context.Context, tenant, id string, version int64) (*AgentSpec, error) {
@@ -58,16 +74,20 @@ func (s AgentSource) spec(
 			return nil, err
 		}
 	}
-	spec := specOf(&config)
+	defaults := FirstDefaults()
+	if s.Defaults != nil {
+		defaults = s.Defaults()
+	}
+	spec := specOf(&config, defaults)
 	spec.ID, spec.Version, spec.Suspended, spec.Traffic = id, version, g.Status != agent.Active, g.Traffic
 	return spec, nil
 }
 
-func specOf(c *agent.Config) *AgentSpec {
+func specOf(c *agent.Config, d Defaults) *AgentSpec {
 	spec := &AgentSpec{
 		Model: modelSpec(c.Model), Tools: c.BuiltInTools,
 		System:        strings.TrimSpace(c.Prompts.System + "\n\n" + c.Prompts.Developer),
-		ApprovalTools: c.ApprovalRequiredTools, ApprovalTimeout: defaultApprovalTimeout,
+		ApprovalTools: c.ApprovalRequiredTools, ApprovalTimeout: d.ApprovalTimeout,
 		AutoApproveTools: c.AutoApproveTools, ToolOverrides: c.ToolOverrides,
 		MCP: schema.Object(c.MCP), Memory: memoryOf(c), Guardrails: schema.Nullable(c.Guardrails),
 		Thinking: schema.Nullable(c.Thinking), EffortPolicy: schema.Nullable(c.EffortPolicy),
@@ -81,7 +101,7 @@ func specOf(c *agent.Config) *AgentSpec {
 		}
 	}
 	spec.Model.Remembered = c.ModelProvider
-	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry), []byte(c.Settings)
+	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry, d), []byte(c.Settings)
 	if c.Fallback != nil {
 		m := modelSpec(*c.Fallback)
 		m.Remembered = c.FallbackProvider
@@ -114,10 +134,6 @@ func memoryOf(c *agent.Config) schema.Nullable {
 	return joined
 }
 
-// defaultApprovalTimeout is how long an approval waits unless the agent's
-// policies set approval_timeout_ms.
-const defaultApprovalTimeout = 72 * time.Hour
-
 // policies reads the keys that apply to runs. Policies are free-form: a key with
 // a value of another type is ignored.
 func (spec *AgentSpec) policies(raw schema.Object) {
@@ -134,8 +150,8 @@ func (spec *AgentSpec) policies(raw schema.Object) {
 	read("tool_approvals", &spec.ApprovalRules)
 }
 
-func modelRetry(c *agent.ModelRetry) ModelRetry {
-	r := DefaultModelRetry
+func modelRetry(c *agent.ModelRetry, d Defaults) ModelRetry {
+	r := ModelRetry{MaxElapsed: d.ModelWait}
 	if c == nil {
 		return r
 	}

@@ -296,7 +296,7 @@ func (s *Service) shownModels(v *Models) Models {
 
 // Routes lists the operator's operations on models.
 func (s *Service) Routes() []route.Route {
-	all := slices.Concat(s.providerRoutes(), s.defaultRoutes())
+	all := slices.Concat(s.providerRoutes(), s.defaultRoutes(), s.voiceRoutes())
 	all = append(all, setting.Routes(s.pricing, setting.Published[Pricing]{
 		Name: "pricing", GetID: "getAdminPricing", PutID: "updateAdminPricing", What: "the prices of models",
 		Doc:     "Prices that are set take precedence over those of the configuration and of the price list, in the next call's cost.",

@@ -30,6 +30,7 @@ type Deps struct {
 	// CheckURL validates the address of a provider; outbound.CheckURL.
 	CheckURL func(string) error
 	Egress   egress.CheckFunc // checks what an address leads to, before it is stored
+	Voice    Voice            // of the configuration
 	// Health reports the health of a provider; nil: it is unknown.
 	Health func(provider string) string
 }
@@ -42,6 +43,8 @@ type Service struct {
 	defaults  *setting.Section[Defaults]
 	pricing   *setting.Section[Pricing]
 	models    *setting.Section[Models]
+	voice     *setting.Section[Voice]
+	presets   *setting.Section[VoicePresets]
 
 	replacing sync.Mutex
 }
@@ -66,6 +69,7 @@ func New(d Deps) *Service {
 	s.models = setting.Add(d.Settings, &setting.Section[Models]{
 		Name: "model-catalog", Changed: func(*Models) { s.replace() }, Check: func(v *Models) error { return s.checkModels(v) },
 	})
+	s.addVoice(d)
 	return s
 }
 

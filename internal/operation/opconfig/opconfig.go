@@ -56,6 +56,7 @@ type Config struct {
 	commands *setting.Section[RunCommand]
 	machinery
 	contents
+	durability
 
 	limiter *ratelimit.Limiter
 	known   func(operation string) bool
@@ -93,6 +94,7 @@ func New(d Deps) *Config {
 	c.commands = setting.Add(d.Settings, &setting.Section[RunCommand]{Name: "run-command", Initial: newRunCommand(), Check: checkRunCommand})
 	c.addMachinery(d.Settings, d.Machinery)
 	c.contents.addTo(d.Settings)
+	c.durability.addTo(d.Settings)
 	return c
 }
 

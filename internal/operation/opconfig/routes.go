@@ -159,7 +159,9 @@ func (c *Config) Routes() []route.Route {
 			example: `{"delivery_max_retries": 4}`, doc: "How deliveries that failed are repeated.",
 		}),
 	)
-	return slices.Concat(all, c.smallRoutes(), c.commandRoutes(), c.machineryRoutes(), c.contentRoutes(), c.durabilityRoutes(), c.clientRoutes())
+	return slices.Concat(
+		all, c.smallRoutes(), c.commandRoutes(), c.machineryRoutes(), c.contentRoutes(), c.durabilityRoutes(), c.clientRoutes(),
+	)
 }
 
 // smallRoutes returns the operations of sections with one or two values.

@@ -95,7 +95,7 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 	c.knowledge = knowledge.New(p.kernel, knowledge.Service{
 		Store: knowledgesql.New(p.db), Search: c.search, Files: files, Texts: texts, Places: c.reading, Writer: p.db,
 		Cursors: p.cursors, Clock: p.clock, Log: p.log,
-		Quota: accounts.usage,
+		Quota: accounts.usage, Reranker: models.reranker,
 	})
 	return c
 }

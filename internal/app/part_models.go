@@ -13,6 +13,7 @@ import (
 	"agentd/internal/agents/providerkey"
 	"agentd/internal/agents/providerkey/providerkeysql"
 	"agentd/internal/base/config"
+	"agentd/internal/content/knowledge"
 	"agentd/internal/edge/audio"
 	"agentd/internal/kernel/model"
 	"agentd/internal/operation/modeladmin"
@@ -41,6 +42,7 @@ type models struct {
 	resolver  model.Resolver
 	keys      *providerkey.Service // of tenants
 	embedder  model.Embedder       // nil: no embedding model is configured
+	reranker  knowledge.Reranker   // nil: no endpoint is configured
 	admin     *modeladmin.Service  // what the operator sets while the program runs
 }
 
@@ -93,6 +95,12 @@ func newModels(p *platform, out *egress) (*models, error) {
 	observeModels(p.metrics, m.breaker, m.limiter, &modelFailures{log: p.log, clock: p.clock, seen: map[failureKind]*failureCount{}})
 	m.client = model.Router{Wire: m.limiter, Forwards: m.limiter}
 	m.embedder = newEmbedder(m.cfg, chat, m)
+	if c := m.cfg; c.RerankBaseURL != "" {
+		m.reranker = chat.Reranker(model.Target{
+			Provider: "rerank", Model: c.RerankModel, APIKey: c.RerankAPIKey,
+			BaseURL: strings.TrimSuffix(strings.TrimRight(c.RerankBaseURL, "/"), "/rerank"),
+		})
+	}
 	m.keys = providerkey.New(providerkey.Deps{
 		Store: providerkeysql.New(p.db), Writer: p.db, Clock: p.clock, Box: p.box, Audit: p.audit,
 		Catalogue: m.catalogue, Lister: m.wire, CheckURL: outbound.CheckURL, Egress: out.checkURL,

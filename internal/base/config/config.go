@@ -143,9 +143,12 @@ type Security struct {
 
 // Models is the operator's own model endpoint, and a file with further ones.
 type Models struct {
-	BaseURL string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
-	APIKey  secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
-	Model   string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
+	BaseURL       string        `env:"AGENTD_MODEL_BASE_URL" name:"model-base-url" placeholder:"URL" help:"OpenAI-compatible endpoint, as in http://127.0.0.1:11434/v1; the provider that it makes is called default."`
+	APIKey        secret.String `env:"AGENTD_MODEL_API_KEY" name:"model-api-key" placeholder:"KEY" help:"Key for that endpoint; it is sent nowhere else."`
+	RerankBaseURL string        `env:"AGENTD_RERANK_BASE_URL" name:"rerank-base-url" placeholder:"URL" help:"Endpoint that orders what searches of knowledge bases found, with /rerank of the form of Jina, Cohere, vLLM or TEI. Empty: none."`
+	RerankModel   string        `env:"AGENTD_RERANK_MODEL" name:"rerank-model" placeholder:"NAME" help:"Model that AGENTD_RERANK_BASE_URL is asked for; empty where it has one alone."`
+	RerankAPIKey  secret.String `env:"AGENTD_RERANK_API_KEY" name:"rerank-api-key" placeholder:"KEY" help:"Key for AGENTD_RERANK_BASE_URL; it is sent nowhere else."`
+	Model         string        `env:"AGENTD_MODEL" placeholder:"NAME" help:"Model of agents that name none: a name that the default provider knows, or PROVIDER/NAME. Empty: the first one listed in AGENTD_PROVIDERS, if any."`
 
 	MaxConcurrency  int `env:"AGENTD_MODEL_MAX_CONCURRENCY" name:"model-max-concurrency" placeholder:"N" help:"How many calls that endpoint takes at a time with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have max_concurrency."`
 	TokensPerMinute int `env:"AGENTD_MODEL_TOKENS_PER_MINUTE" name:"model-tokens-per-minute" placeholder:"N" help:"How many tokens a minute that endpoint takes with its key, from all nodes together; what is over waits. 0: no limit. Providers of AGENTD_PROVIDERS have tokens_per_minute."`

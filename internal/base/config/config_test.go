@@ -130,6 +130,7 @@ func TestValidate(t *testing.T) {
 		{"speech from nowhere", []string{"--speech-model=a/b"}, "AGENTD_SPEECH_MODEL names the model a/b, but neither"},
 		{"transcriptions from nowhere", []string{"--transcription-model=ear"}, "AGENTD_TRANSCRIPTION_MODEL names the model ear, but neither"},
 		{"embeddings from nowhere", []string{"--embedding-model=e5"}, "AGENTD_EMBEDDING_MODEL names the model e5, but neither"},
+		{"rerank endpoint without a scheme", []string{"--rerank-base-url=localhost:1"}, "AGENTD_RERANK_BASE_URL"},
 		{"embedding endpoint without a scheme", []string{"--embedding-base-url=localhost:1"}, "AGENTD_EMBEDDING_BASE_URL"},
 		{"echo", []string{"--model=builtin/echo"}, ""},
 		{"messages model from nowhere", []string{"--messages-model=llama"}, "AGENTD_MESSAGES_MODEL names the model llama, but neither"},

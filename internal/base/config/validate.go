@@ -138,6 +138,7 @@ func (m *Models) validate(v *verdict) {
 	v.check("AGENTD_MODEL", m.Model != "", served(m.Model))
 	v.check("AGENTD_FALLBACK_MODEL", m.Fallback != "", served(m.Fallback))
 	v.check("AGENTD_MESSAGES_MODEL", m.MessagesModel != "", served(m.MessagesModel))
+	v.check("AGENTD_RERANK_BASE_URL", m.RerankBaseURL != "", func() error { return checkHTTP(m.RerankBaseURL) })
 	v.check("AGENTD_EMBEDDING_BASE_URL", m.EmbeddingBaseURL != "", func() error { return checkHTTP(m.EmbeddingBaseURL) })
 	v.check("AGENTD_EMBEDDING_MODEL", m.EmbeddingModel != "", func() error {
 		if m.EmbeddingBaseURL == "" && m.BaseURL == "" {

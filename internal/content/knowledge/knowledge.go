@@ -52,6 +52,7 @@ type base struct {
 	// Synonyms are groups of words that stand for each other in searches, separated by
 	// commas.
 	Synonyms      []string `json:"synonyms,omitzero"`
+	Rerank        bool     `json:"rerank,omitzero"`
 	DocumentCount int      `json:"document_count" readOnly:"true"`
 	TotalChunks   int      `json:"total_chunks" readOnly:"true"`
 	// Metadata belongs to those who know the base as a vector store.
@@ -86,6 +87,7 @@ type Base struct {
 	ChunkSize          int             `json:"chunk_size"`
 	ChunkOverlap       int             `json:"chunk_overlap"`
 	Synonyms           []string        `json:"synonyms" doc:"Groups of words that stand for each other when the knowledge base is searched."`
+	Rerank             bool            `json:"rerank" doc:"What a search found is ordered by the deployment's rerank model."`
 	DocumentCount      int             `json:"document_count"`
 	TotalChunks        int             `json:"total_chunks"`
 	Status             string          `json:"status" enum:"ready"`
@@ -100,7 +102,8 @@ func (b *Base) Editable() any {
 	return struct {
 		Name, Description string
 		Synonyms          []string
-	}{b.Name, b.Description, b.Synonyms}
+		Rerank            bool
+	}{b.Name, b.Description, b.Synonyms, b.Rerank}
 }
 
 // AttachedAgent is an agent that searches a base.
@@ -148,17 +151,18 @@ type Store interface {
 
 // Service implements the operations on knowledge bases.
 type Service struct {
-	Store   Store
-	Search  *retrieval.Service
-	Agents  *agent.Agents      // see Connect
-	Files   retrieval.Files    // optional
-	Places  *share.Places      // for extracting the text of documents; optional
-	Texts   *doctext.Extractor // nil: PDF and DOCX are refused
-	Writer  txn.Writer
-	Cursors *page.Cursors
-	Clock   clock.Clock
-	Log     *slog.Logger
-	Quota   quota.Gate // optional; limits the number of bases
+	Store    Store
+	Search   *retrieval.Service
+	Agents   *agent.Agents      // see Connect
+	Files    retrieval.Files    // optional
+	Places   *share.Places      // for extracting the text of documents; optional
+	Texts    *doctext.Extractor // nil: PDF and DOCX are refused
+	Writer   txn.Writer
+	Cursors  *page.Cursors
+	Clock    clock.Clock
+	Log      *slog.Logger
+	Reranker Reranker   // nil: none is configured
+	Quota    quota.Gate // optional; limits the number of bases
 
 	audit audit.Recorder
 	bases *resource.Store[base]
@@ -222,7 +226,7 @@ func (s *Service) alone(b *base) Base {
 	return Base{
 		ID: b.ID, TenantID: b.TenantID, Name: b.Name, Description: b.Description,
 		EmbeddingModel: cmp.Or(b.EmbeddingModel, s.Search.Model()),
-		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, Synonyms: append([]string{}, b.Synonyms...),
+		ChunkSize:      b.ChunkSize, ChunkOverlap: b.ChunkOverlap, Synonyms: append([]string{}, b.Synonyms...), Rerank: b.Rerank,
 		DocumentCount: b.DocumentCount, TotalChunks: b.TotalChunks,
 		Status: statusReady, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
 	}

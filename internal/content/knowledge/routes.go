@@ -83,6 +83,8 @@ type createIn struct {
 		ChunkSize      int    `json:"chunk_size" minimum:"64" maximum:"65536" default:"1000" doc:"Maximum characters of a chunk."`
 		ChunkOverlap   *int   `json:"chunk_overlap,omitzero" minimum:"0" doc:"Characters that a chunk repeats of the previous one, at most half of chunk_size. Default: a fifth."`
 
+		Rerank bool `json:"rerank,omitzero" doc:"Has the deployment's rerank model order what a search found. Where it does not answer, the order is that of the search, and warnings say so."`
+
 		Synonyms []string `json:"synonyms,omitzero" maxItems:"100" doc:"Up to 100 groups of words that stand for each other when the knowledge base is searched, such as PTO, paid time off. The 2 to 10 words of a group are separated by commas."`
 	}
 }
@@ -91,7 +93,7 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	b := s.bases.Blank()
 	body := &in.Body
 	b.Name, b.Description, b.EmbeddingModel, b.ChunkSize = body.Name, body.Description, body.EmbeddingModel, body.ChunkSize
-	b.Synonyms = body.Synonyms
+	b.Synonyms, b.Rerank = body.Synonyms, body.Rerank
 	if b.ChunkOverlap = b.ChunkSize / 5; body.ChunkOverlap != nil {
 		b.ChunkOverlap = *body.ChunkOverlap
 	}
@@ -126,13 +128,15 @@ type updateIn struct {
 		Name        *string `json:"name,omitzero" minLength:"1" maxLength:"200" doc:"Name of the knowledge base, as people see it."`
 		Description *string `json:"description,omitzero" maxLength:"5000" doc:"What the knowledge base holds."`
 
+		Rerank *bool `json:"rerank,omitzero" doc:"Has the deployment's rerank model order what a search found."`
+
 		Synonyms *[]string `json:"synonyms,omitzero" maxItems:"100" doc:"Up to 100 groups of words that stand for each other when the knowledge base is searched, such as PTO, paid time off. The 2 to 10 words of a group are separated by commas. Replaces all; an empty list removes them."`
 	}
 }
 
 // match checks the request's If-Match against a base.
 func match(tx txn.Tx, b *base) error {
-	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description, Synonyms: append([]string{}, b.Synonyms...)})
+	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description, Synonyms: append([]string{}, b.Synonyms...), Rerank: b.Rerank})
 }
 
 func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*Base, error) {
@@ -145,6 +149,9 @@ func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*
 		}
 		if in.Body.Description != nil {
 			b.Description = *in.Body.Description
+		}
+		if in.Body.Rerank != nil {
+			b.Rerank = *in.Body.Rerank
 		}
 		if in.Body.Synonyms != nil {
 			b.Synonyms = *in.Body.Synonyms

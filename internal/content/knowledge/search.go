@@ -33,6 +33,8 @@ type Answer struct {
 	Mode    *retrieval.Mode `json:"mode" enum:"keyword,hybrid" required:"true" doc:"How results were found: keyword is words only. Null if the base is empty."`
 	Count   int             `json:"count" required:"true"`
 	Results []Result        `json:"results" required:"true"`
+
+	Warnings []string `json:"warnings,omitzero" doc:"What was not done as the knowledge base says: results that are not reranked have the order of the search."`
 }
 
 // Result is a chunk that was found.
@@ -70,8 +72,12 @@ func (s *Service) Find(ctx context.Context, tenant, baseID string, q Question) (
 		return nil, err
 	}
 	answer := &Answer{Status: kbEmpty, Query: q.Text, Results: []Result{}}
+	limit := q.Limit + spareHits
+	if b.Rerank {
+		limit = max(limit, maxReranked)
+	}
 	got, err := s.Search.Search(ctx, tenant, baseID, textindex.Query{
-		Text: q.Text, Strategy: textindex.Relevance, Limit: q.Limit + spareHits, MinScore: q.MinScore, Synonyms: b.synonyms(),
+		Text: q.Text, Strategy: textindex.Relevance, Limit: limit, MinScore: q.MinScore, Synonyms: b.synonyms(),
 	})
 	if err != nil || got.Total == 0 {
 		return answer, err
@@ -92,6 +98,12 @@ func (s *Service) Find(ctx context.Context, tenant, baseID string, q Question) (
 	names, err := s.Store.ListNames(ctx, tenant, baseID, documents)
 	if err != nil {
 		return nil, err
+	}
+	if b.Rerank {
+		var warning string
+		if got.Hits, warning = s.rerank(ctx, q.Text, got.Hits, passages); warning != "" {
+			answer.Warnings = []string{warning}
+		}
 	}
 	shown := map[string]bool{}
 	for _, h := range got.Hits {
@@ -178,6 +190,11 @@ func (s *Service) findInAll(ctx context.Context, tenant string, bases []string, 
 		}
 	}
 	for _, a := range answers {
+		for _, warning := range a.Warnings {
+			if !slices.Contains(all.Warnings, warning) {
+				all.Warnings = append(all.Warnings, warning)
+			}
+		}
 		if a.Status != kbEmpty && all.Status == kbEmpty {
 			all.Status, all.Mode = noMatches, a.Mode
 		}

@@ -1,6 +1,9 @@
 package knowledge_test
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +80,70 @@ func TestDeletedWhileFilled(t *testing.T) {
 		left, err := r.Search.Store.ListIDs(r.Context(), r.who.TenantID, r.base)
 		if err != nil || len(left) != 0 {
 			r.Errorf("%d passages are left, %v", len(left), err)
+		}
+	})
+}
+
+// ranker prefers the shortest text, or fails.
+type ranker struct {
+	err   error
+	few   bool
+	asked int
+}
+
+func (k *ranker) Rerank(_ context.Context, _ string, texts []string) ([]float64, error) {
+	k.asked = len(texts)
+	scores := make([]float64, len(texts))
+	for i, t := range texts {
+		scores[i] = -float64(len(t))
+	}
+	if k.few {
+		scores = scores[1:]
+	}
+	return scores, k.err
+}
+
+func TestReranked(t *testing.T) {
+	each(t, func(r *rig) {
+		for _, content := range []string{"Tea, tea, tea and more tea for all.", "Tea is there.", "Coffee, and also some tea."} {
+			if _, err := r.add(text(content, "a.txt")); err != nil {
+				r.Fatal(err)
+			}
+		}
+		find := func() *knowledge.Answer {
+			got, err := r.Find(r.Context(), r.who.TenantID, r.base, knowledge.Question{Text: "tea", Limit: 2, MinScore: new(float64)})
+			if err != nil || got.Count != 2 {
+				r.Fatalf("%+v, %v", got, err)
+			}
+			return got
+		}
+		before := find()
+		if before.Results[0].Text == "Tea is there." || before.Warnings != nil {
+			r.Fatalf("%+v", before)
+		}
+		if b := r.call("updateKnowledgeBase", `{"rerank":true}`).(*knowledge.Base); !b.Rerank {
+			r.Errorf("%+v", b)
+		}
+		same := func(what string) {
+			r.Helper()
+			if got := find(); got.Results[0].Text != before.Results[0].Text || len(got.Warnings) != 1 {
+				r.Errorf("%s: %+v", what, got)
+			}
+		}
+		same("without a model")
+		k := &ranker{}
+		r.Reranker = k
+		got := find()
+		if texts := []string{got.Results[0].Text, got.Results[1].Text}; !slices.Equal(texts, []string{"Tea is there.", "Coffee, and also some tea."}) ||
+			got.Warnings != nil || k.asked != 3 {
+			r.Errorf("%+v of %d", got, k.asked)
+		}
+		k.few = true
+		same("a score too few")
+		k.few, k.err = false, errors.New("down")
+		same("a model that fails")
+		if b := r.call("createKnowledgeBase", `{"name":"Other","rerank":true}`).(*knowledge.Base); !b.Rerank {
+			r.Errorf("%+v", b)
 		}
 	})
 }

@@ -136,7 +136,9 @@ type updateIn struct {
 
 // match checks the request's If-Match against a base.
 func match(tx txn.Tx, b *base) error {
-	return route.Match(tx.Context(), &Base{Name: b.Name, Description: b.Description, Synonyms: append([]string{}, b.Synonyms...), Rerank: b.Rerank})
+	return route.Match(tx.Context(), &Base{
+		Name: b.Name, Description: b.Description, Synonyms: append([]string{}, b.Synonyms...), Rerank: b.Rerank,
+	})
 }
 
 func (s *Service) update(ctx context.Context, who authz.Caller, in *updateIn) (*Base, error) {

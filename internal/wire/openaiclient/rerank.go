@@ -67,7 +67,8 @@ func (r *Reranker) attempt(ctx context.Context, question string, texts []string,
 	if err != nil {
 		return nil, modelcall.AsError(err)
 	}
-	raw, err := r.client.Fetch(ctx, &r.target, modelcall.Call{Path: "/rerank", Body: body, Timeouts: modelcall.Within(rerankTimeout)}, rerankAnswer)
+	call := modelcall.Call{Path: "/rerank", Body: body, Timeouts: modelcall.Within(rerankTimeout)}
+	raw, err := r.client.Fetch(ctx, &r.target, call, rerankAnswer)
 	if err != nil {
 		return nil, err
 	}

@@ -19,9 +19,10 @@ var namesPeople = regexp.MustCompile(
 
 // notPeople are columns that match and name nobody, and why.
 var notPeople = map[string]string{
-	"secret_keys.key_id":     "a key of the deployment that seals secrets",
-	"secret_servers.key_ids": "the same",
-	"runs.continued_by":      "a run",
+	"secret_keys.key_id":           "a key of the deployment that seals secrets",
+	"secret_servers.key_ids":       "the same",
+	"runs.continued_by":            "a run",
+	"memory_entries.superseded_by": "another entry",
 }
 
 // A table in which a person can stand is declared in package personal by the package

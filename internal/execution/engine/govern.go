@@ -77,10 +77,14 @@ func (a *attempt) governModel() error {
 		return err
 	}
 	j.recordRuling(a.spec, j.newest().Ref(), "", ruling)
-	if ruling.Effect >= policy.Deny {
+	switch {
+	case ruling.Effect >= policy.Deny:
 		return &governedError{"The model may not be called: " + reasonOf(ruling)}
+	case len(ruling.Findings) == 0:
+		return nil
 	}
-	return nil
+	// What was found comes before the text of the call, which is published as it arrives.
+	return j.commit(a.ctx, run.PauseKept)
 }
 
 // govern judges a call right before it is made. If it may not be made, that is its

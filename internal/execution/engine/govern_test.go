@@ -3,19 +3,24 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"agentd/internal/agents/agent"
+	"agentd/internal/base/ident"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
+	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/model/modeltest"
 	"agentd/internal/kernel/policy"
+	"agentd/internal/kernel/tool"
 	"agentd/internal/store/sqldb"
 	"agentd/internal/store/sqldb/sqldbtest"
 )
@@ -255,4 +260,51 @@ func TestRulesJudgeDelegation(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tool, res, g.recorded)
 		}
 	}
+}
+
+// What rules find about a call of the model comes before its text in the stream, with no
+// gap: neither for who follows it nor in the log.
+func TestRulingsComeBeforeText(t *testing.T) {
+	inBubble(t, &fakeModel{answer: func(calls int, _ model.Request, sink func(model.Delta)) (model.Response, error) {
+		if calls == 1 {
+			resp, _ := says("Let me look.", sink)
+			resp.ToolCalls, resp.FinishReason = []model.ToolCall{call("1", "look", `{}`)}, model.FinishToolCalls
+			return resp, nil
+		}
+		sink(model.Delta{Text: "It is "})
+		rest(200 * time.Millisecond) // a draft is stored
+		return says("42.", sink)
+	}}, func(h *harness, n *node) {
+		id := ident.New()
+		follower := event.Follower{Log: h.log, Hub: n.Hub, Complete: true}
+		sub := n.Hub.Subscribe(id)
+		defer sub.Close()
+		n.begin(run.Request{RunID: id})
+		var seen []string
+		last := int64(0)
+		for e, err := range follower.FollowNew(h.t.Context(), h.who.TenantID, sub) {
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			if e.Seq != last+1 {
+				h.t.Errorf("%s is event %d, after %d", e.Name, e.Seq, last)
+			}
+			last = e.Seq
+			if e.Name == "governance.decided" || e.Name == "llm.chunk" {
+				seen = append(seen, e.Name)
+			}
+			if run.FinalEvent(e.Name) {
+				break
+			}
+		}
+		want := "[governance.decided llm.chunk llm.chunk llm.chunk governance.decided llm.chunk llm.chunk]"
+		if got := fmt.Sprint(seen); got != want {
+			h.t.Errorf("a reader sees %v, want %v", got, want)
+		}
+		h.checkEnded(n.end(id))
+	}, func(h *harness) {
+		h.rules = &rules{effects: map[string]policy.Effect{"model:sim-model": policy.Warn}}
+		h.tools, h.agents.spec.Tools = []tool.Tool{echoing("look")}, []string{"look"}
+		h.agents.spec.Model.ModelRef = "sim-model"
+	})
 }

@@ -71,7 +71,7 @@ func unavailable(after time.Duration) error {
 }
 
 // inBubble runs a test with a node in a synctest bubble, on both databases.
-func inBubble(t *testing.T, client *fakeModel, test func(h *harness, n *node)) {
+func inBubble(t *testing.T, client *fakeModel, test func(h *harness, n *node), adjust ...func(h *harness)) {
 	t.Parallel()
 	for _, kind := range []sqldbtest.Engine{sqldbtest.SQLite, sqldbtest.Postgres} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -88,6 +88,9 @@ func inBubble(t *testing.T, client *fakeModel, test func(h *harness, n *node)) {
 					who:  authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 					gate: policy.AllowAll{}, tools: tool.Builtins(clock.System{}), client: own, model: own,
 					agents: &agents{spec: run.AgentSpec{ID: ident.New(), Version: 1, ModelRetry: run.DefaultModelRetry}},
+				}
+				for _, a := range adjust {
+					a(h)
 				}
 				n := h.start("one", 64, nil)
 				test(h, n)

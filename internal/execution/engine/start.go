@@ -39,7 +39,7 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 		return err
 	}
 	if slot, ok := e.runner.Reserve(); ok {
-		if err := e.startHere(ctx, e.newAttempt(r, spec, f), slot); !errors.Is(err, errNotYet) {
+		if err := e.startHere(ctx, e.newAttempt(r, spec, f), slot, len(ruling.Findings) == 0); !errors.Is(err, errNotYet) {
 			return err
 		}
 	}
@@ -47,17 +47,17 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 }
 
 // startHere stores a run as running, with this node holding its lease, and
-// gives it the slot. Where nothing more has to be found out first, the model is
-// called while the run is being stored. Errors: errNotYet; the slot is free
-// again after any error.
-func (e *Engine) startHere(ctx context.Context, a *attempt, slot work.Slot) error {
+// gives it the slot. Where nothing more has to be found out first and no rule has found
+// anything about the call, the model is called while the run is being stored. Errors:
+// errNotYet; the slot is free again after any error.
+func (e *Engine) startHere(ctx context.Context, a *attempt, slot work.Slot, unruled bool) error {
 	j := a.journal
 	j.rec.Status, j.rec.StartedAt = run.Running, &j.began
 	j.emit("run.queued", statusData{Status: run.Queued})
 	j.emit("run.started", startedData{Status: run.Running, Attempt: 1})
 	if a.canCallAtOnce(ctx) {
 		j.beginStep(run.StepLLM, nil)
-		if !txn.HasRequestHook(ctx) { // a repeated request would call the model for nothing
+		if unruled && !txn.HasRequestHook(ctx) { // a repeated request would call the model for nothing
 			a.speculate()
 		}
 	}

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -311,7 +312,11 @@ func TestPurge(t *testing.T) {
 		apptest.Eventually(t, func() bool {
 			return len(beside.Query(`SELECT entry_id FROM usage_entries WHERE tenant_id = ?`, otherID)) == 0
 		})
-		kept := beside.Rows(otherID)
+		// So are the comparisons of counters with runs, which the server makes by itself.
+		rowsOfOther := func() []string {
+			return slices.DeleteFunc(beside.Rows(otherID), func(row string) bool { return strings.HasPrefix(row, "reconciliationsmap[") })
+		}
+		kept := rowsOfOther()
 
 		if answer := n.Expect(200, "DELETE", path, object{"confirm": "Walrus and Sons"}); answer["purged"] != true || answer["tenant_id"] != id {
 			t.Errorf("%v", answer)
@@ -326,7 +331,7 @@ func TestPurge(t *testing.T) {
 		if left := beside.Rows(id); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		if now := beside.Rows(otherID); fmt.Sprint(now) != fmt.Sprint(kept) {
+		if now := rowsOfOther(); fmt.Sprint(now) != fmt.Sprint(kept) {
 			t.Errorf("another company's rows changed:\n%v\n%v", kept, now)
 		}
 		log := n.Expect(200, "GET", "/api/v1/admin/audit/"+id+"?type=tenant", nil)["entries"].([]any)

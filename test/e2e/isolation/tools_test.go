@@ -48,7 +48,7 @@ func TestToolsOfIntruders(t *testing.T) {
 	}
 	theirs.Expect(201, "PUT", "/api/v1/workspaces/"+ids["workspaceId"]+"/files?path=x", "walrus", "Content-Type", "text/plain")
 	apptest.Eventually(t, func() bool { return len(beside.Query(`SELECT kind FROM work WHERE tenant_id = ?`, g.TenantID)) == 0 })
-	before := beside.Rows(g.TenantID)
+	before := rowsOf(beside, g.TenantID)
 	tried := 0
 	for _, entry := range n.Expect(200, "GET", "/api/v1/admin/tools", nil)["tools"].([]any) {
 		tool := entry.(object)["name"].(string)
@@ -93,7 +93,7 @@ func TestToolsOfIntruders(t *testing.T) {
 	if tried == 0 {
 		t.Error("no tool was tried")
 	}
-	if diff := cmp.Diff(before, beside.Rows(g.TenantID)); diff != "" {
+	if diff := cmp.Diff(before, rowsOf(beside, g.TenantID)); diff != "" {
 		t.Errorf("something of the other company changed:\n%s", diff)
 	}
 }

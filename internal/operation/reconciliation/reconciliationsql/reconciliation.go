@@ -86,7 +86,9 @@ func stored[T any](row sqldb.Row) (*T, error) {
 	return value, json.Unmarshal([]byte(body), value)
 }
 
-var putResult = sqldb.Insert(`reconciliations`, `tenant_id, body`) + ` ON CONFLICT (tenant_id) DO UPDATE SET ` + sqldb.Excluded(`body`)
+// A company that was deleted meanwhile gets no row.
+var putResult = `INSERT INTO reconciliations (tenant_id, body) SELECT tenant_id, CAST(? AS TEXT) FROM tenants
+	WHERE tenant_id = ? AND status <> 'deleted' ON CONFLICT (tenant_id) DO UPDATE SET ` + sqldb.Excluded(`body`)
 
 // PutResultTx implements reconciliation.Store.
 func (s *Store) PutResultTx(tx txn.Tx, tenant string, r *reconciliation.Result) error {
@@ -94,7 +96,7 @@ func (s *Store) PutResultTx(tx txn.Tx, tenant string, r *reconciliation.Result) 
 	if err != nil {
 		return err
 	}
-	_, err = sqldb.From(tx).Exec(putResult, tenant, string(body))
+	_, err = sqldb.From(tx).Exec(putResult, string(body), tenant)
 	return err
 }
 

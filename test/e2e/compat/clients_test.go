@@ -159,6 +159,9 @@ func TestCurl(t *testing.T) {
 		}
 		for command := range strings.SplitSeq(block, "\n\n") {
 			commands++
+			if name, _, sets := strings.Cut(command, "=$("); sets { // an assignment prints nothing
+				command += "\necho \"{$" + name + "}\" | grep -x '{default/sim-model}'"
+			}
 			cmd := exec.CommandContext(t.Context(), "bash", "-euc", strings.Replace(command, "curl -s", "curl --fail-with-body -s", 1))
 			cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "AGENT="+agent, "MODEL=default/sim-model")
 			out, err := cmd.CombinedOutput()
@@ -167,7 +170,7 @@ func TestCurl(t *testing.T) {
 			}
 		}
 	}
-	if commands != 9 {
+	if commands != 10 {
 		t.Errorf("%d commands", commands)
 	}
 }

@@ -158,7 +158,7 @@ func (m *mux) fallback(x *exchange, r *http.Request) error {
 	allow := m.allowed(r)
 	if len(allow) == 0 {
 		if path := routingPath(r); strings.Contains(path, "//") || len(path) > 1 && strings.HasSuffix(path, "/") {
-			return fault.New(fault.NotFound, "", "There is nothing at this path, a part of which is empty, as where a variable is not set; "+
+			return fault.New(fault.NotFound, "", "There is nothing at this path, a part of which is empty: is a variable not set? "+
 				"/api/v1/openapi.json lists the operations.")
 		}
 		return fault.New(fault.NotFound, "", "There is nothing at this path; /api/v1/openapi.json lists the operations.")

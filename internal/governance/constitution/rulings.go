@@ -2,9 +2,10 @@ package constitution
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
-
-	"github.com/go-json-experiment/json"
+	"strconv"
 
 	"agentd/internal/base/cache"
 	"agentd/internal/kernel/policy"
@@ -22,7 +23,7 @@ const (
 // rulingKey is all that a ruling depends on: conditions see neither clocks nor chance.
 type rulingKey struct {
 	rules *ruleset // one version of a company's rules
-	act   string   // of a run, as JSON
+	act   string   // of a run, see appendAct
 }
 
 func newRulings() *cache.Cache[rulingKey, policy.Ruling] {
@@ -48,13 +49,8 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 	if rules.count(act.Actions) < manyRules || len(act.Arguments) > maxRemembered {
 		return rules.judge(ctx, r, act)
 	}
-	var agent, run map[string]any
-	if act.Facts != nil {
-		agent, run = act.Facts()
-	}
-	text, err := json.Marshal(
-		[]any{r.TenantID, r.RunID, r.AgentID, agent, run, act.Actions, string(act.Arguments), act.Sources}, json.Deterministic(true))
-	if err != nil || len(text) > maxRemembered {
+	text := appendAct(make([]byte, 0, 512), r, act)
+	if len(text) > maxRemembered {
 		return rules.judge(ctx, r, act)
 	}
 	key := rulingKey{rules, string(text)}
@@ -68,4 +64,36 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 		s.rulings.Set(key, ruling)
 	}
 	return ruling, err
+}
+
+// appendAct appends all that conditions see of an act, each part with its length before
+// it, so that two acts have the same text only if they are the same.
+func appendAct(to []byte, r policy.Run, act policy.Act) []byte {
+	to = appendParts(to, r.TenantID, r.RunID, r.AgentID, string(act.Arguments))
+	to = strconv.AppendInt(append(to, '|'), int64(len(act.Actions)), 10)
+	to = appendParts(append(to, '|'), append(slices.Clip(act.Actions), act.Sources...)...)
+	if act.Facts == nil {
+		return to
+	}
+	agent, run := act.Facts()
+	for _, facts := range []map[string]any{agent, run} {
+		to = append(to, '|')
+		for _, name := range slices.Sorted(maps.Keys(facts)) {
+			to = appendParts(to, name)
+			if text, ok := facts[name].(string); ok {
+				to = appendParts(to, text)
+			} else {
+				to = fmt.Appendf(to, "%T %[1]v,", facts[name])
+			}
+		}
+	}
+	return to
+}
+
+func appendParts(to []byte, parts ...string) []byte {
+	for _, p := range parts {
+		to = append(strconv.AppendInt(to, int64(len(p)), 10), ':')
+		to = append(to, p...)
+	}
+	return to
 }

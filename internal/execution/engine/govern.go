@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strconv"
 
 	"agentd/internal/base/ptr"
 	"agentd/internal/base/txn"
@@ -26,6 +27,7 @@ func (e *Engine) judge(ctx context.Context, r *run.Record, spec *run.AgentSpec, 
 	act.Facts = func() (agent, facts map[string]any) {
 		return map[string]any{"version": spec.Version, "model": spec.Model.ModelRef}, map[string]any{"session_id": ptr.Value(r.SessionID)}
 	}
+	act.FactsKey = strconv.Itoa(int(spec.Version)) + " " + ptr.Value(r.SessionID) + " " + spec.Model.ModelRef
 	ruling, err := e.Governor.Judge(ctx, subject(r, spec), act)
 	if r.Options.Sandbox != nil { // a test does not punish the agent
 		ruling.Effect = min(ruling.Effect, policy.Deny)

@@ -2,8 +2,6 @@ package constitution
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -46,7 +44,8 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 	if rules == nil {
 		return policy.Ruling{}, nil
 	}
-	if rules.count(act.Actions) < manyRules || len(act.Arguments) > maxRemembered {
+	unknown := act.Facts != nil && act.FactsKey == ""
+	if unknown || rules.count(act.Actions) < manyRules || len(act.Arguments) > maxRemembered {
 		return rules.judge(ctx, r, act)
 	}
 	text := appendAct(make([]byte, 0, 512), r, act)
@@ -71,23 +70,8 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 func appendAct(to []byte, r policy.Run, act policy.Act) []byte {
 	to = appendParts(to, r.TenantID, r.RunID, r.AgentID, string(act.Arguments))
 	to = strconv.AppendInt(append(to, '|'), int64(len(act.Actions)), 10)
-	to = appendParts(append(to, '|'), append(slices.Clip(act.Actions), act.Sources...)...)
-	if act.Facts == nil {
-		return to
-	}
-	agent, run := act.Facts()
-	for _, facts := range []map[string]any{agent, run} {
-		to = append(to, '|')
-		for _, name := range slices.Sorted(maps.Keys(facts)) {
-			to = appendParts(to, name)
-			if text, ok := facts[name].(string); ok {
-				to = appendParts(to, text)
-			} else {
-				to = fmt.Appendf(to, "%T %[1]v,", facts[name])
-			}
-		}
-	}
-	return to
+	to = appendParts(appendParts(append(to, '|'), act.Actions...), act.Sources...)
+	return appendParts(append(to, '|'), act.FactsKey)
 }
 
 func appendParts(to []byte, parts ...string) []byte {

@@ -28,6 +28,7 @@ func TestRulingsOfTheSameAct(t *testing.T) {
 		t.Helper()
 		ruling, err := r.Judge(t.Context(), policy.Run{TenantID: "acme", RunID: run, AgentID: agent}, policy.Act{
 			Actions: []string{"tool:" + tool}, Arguments: []byte(arguments), Sources: sources,
+			FactsKey: fmt.Sprint(session, version),
 			Facts: func() (of, facts map[string]any) {
 				return map[string]any{"version": version}, map[string]any{"session_id": session}
 			},

@@ -19,6 +19,9 @@ type Act struct {
 	// Facts are what conditions see of the agent and the run beside their IDs. It is
 	// called only if a condition is evaluated; nil: nothing.
 	Facts func() (agent, run map[string]any)
+	// FactsKey is the same only where Facts returns the same about the run's agent and the
+	// run; "": not known, or there are no Facts.
+	FactsKey string
 }
 
 // Effect is what rules make of an act, in ascending order of weight.

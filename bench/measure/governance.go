@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"agentd/bench/load"
@@ -14,9 +13,7 @@ const judgedRules = 200
 // governed measures what rules add to a run of tool calls, beside a server that has them
 // switched off.
 func governed(b *bench) error {
-	own := b.sim
-	own.name = "simmodel" // ours: others need not call tools
-	sim, err := b.start(own, nil, "-tool-rounds", strconv.Itoa(toolRounds))
+	sim, err := b.startToolModel()
 	if err != nil {
 		return err
 	}

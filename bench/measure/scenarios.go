@@ -229,11 +229,17 @@ func paced(b *bench) error {
 // many of its requests as there are model calls ask and store as often.
 const toolRounds = 20
 
+// startToolModel starts a simulated model that calls tools, which other yardsticks need
+// not do.
+func (b *bench) startToolModel() (*process, error) {
+	own := b.sim
+	own.name = "simmodel"
+	return b.start(own, nil, "-tool-rounds", strconv.Itoa(toolRounds))
+}
+
 // steps measures what the engine adds to each step of a run with tools.
 func steps(b *bench) error {
-	own := b.sim
-	own.name = "simmodel" // ours: others need not call tools
-	sim, err := b.start(own, nil, "-tool-rounds", strconv.Itoa(toolRounds))
+	sim, err := b.startToolModel()
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type Offer struct {
 	Tier      Tier     `json:"tier" required:"true"`
 	Available bool     `json:"available" required:"true" doc:"Whether the company's plan has it."`
 	Specs     []Spec   `json:"install_specs" required:"true" doc:"Each is a body of POST /agents. Empty where the tier is not available."`
-	Tools     []string `json:"auto_approve_tools" required:"true" doc:"The tools of the tier whose calls wait for nobody's approval."`
+	Tools     []string `json:"auto_approve_tools" required:"true" doc:"The tools of the tier whose calls need no approval."`
 	Count     int64    `json:"total_tool_count" required:"true" doc:"Different tools of all its agents, also where it is not available."`
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// What synonyms count: those that somebody named for these texts, and those that are
+// What synonyms count: those that are named for these texts, and those that are
 // known of a language.
 const (
 	asNamed   = 0.9

@@ -59,7 +59,7 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 	v := &values{run: r, act: act}
 	ruling, err := rules.decide(ctx, v)
 	if err == nil && !v.hasty {
-		ruling.Findings = slices.Clip(ruling.Findings) // whoever appends copies
+		ruling.Findings = slices.Clip(ruling.Findings) // so that a caller that appends gets a copy
 		s.rulings.Set(key, ruling)
 	}
 	return ruling, err

@@ -13,7 +13,7 @@ import (
 )
 
 // An act that a run does again is judged as before, until anything of it or of the rules
-// is another; who changes a ruling changes it for nobody else.
+// is another; a caller that changes a ruling changes its own copy.
 func TestRulingsOfTheSameAct(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))

@@ -82,7 +82,7 @@ type Deps struct {
 	// by source.
 	Counted func(ctx context.Context, tenant, from, to string) (map[string]quota.Use, error)
 	// Drifting is called after each turn with the number of companies whose counters and
-	// runs differ; nil: nobody asks.
+	// runs differ; nil: not reported.
 	Drifting func(companies int)
 	// MaxRuns is after how many runs of a company a comparison stops; 0: 200000.
 	MaxRuns int
@@ -94,7 +94,7 @@ type Service struct{ Deps }
 const (
 	pageSize = 1000
 	maxRuns  = 200_000
-	// maxWait bounds a turn that a caller waits for, and maxTurn one that nobody does.
+	// maxWait bounds a turn that a request waits for, maxTurn one in the background.
 	maxWait, maxTurn = 20 * time.Second, time.Hour
 	// maxShown bounds the companies that the result of a turn names.
 	maxShown = 100

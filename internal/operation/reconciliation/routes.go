@@ -17,7 +17,7 @@ import (
 func (s *Service) Routes() []route.Route {
 	const path = "/config/reconciliation"
 	get := setting.Operation("GET", path, "getReconciliation", "Get the settings and the last comparison of counters and runs",
-		"The settings that hold now, and the result of the last comparison of all companies, whoever began it.")
+		"The settings that hold now, and the result of the last comparison of all companies, by request or by itself.")
 	run := setting.Operation("POST", path, "runReconciliation", "Compare counters and runs",
 		"Compares the usage counters of all companies, by which they are limited and billed, with what the runs that were created in the "+
 			"period say of themselves. It takes 20 seconds at most; what is missing then, complete says.", 422)

@@ -53,7 +53,7 @@ func TestHeadAgentTemplate(t *testing.T) {
 			}
 			asked = append(asked, texts(made["approval_required_tools"])...)
 			if made["prompts"].(object)["system"] == "" {
-				t.Errorf("%s is told nothing", ids[i])
+				t.Errorf("%s has no instructions", ids[i])
 			}
 		}
 		if offer["total_tool_count"] != float64(len(all)) {

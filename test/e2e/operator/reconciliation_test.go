@@ -9,8 +9,8 @@ import (
 	"agentd/internal/kernel/model/modeltest"
 )
 
-// The counters of real runs equal what the runs say; a change of a counter is found, by
-// whoever asks, unless the operator takes it for small enough (rule D18-reconciliation).
+// The counters of real runs equal what the runs say; a change of a counter is found,
+// by any way of asking, unless the operator takes it for small enough (rule D18-reconciliation).
 func TestReconciliation(t *testing.T) {
 	t.Parallel()
 	sim := modeltest.New(t, modeltest.Default(modeltest.Answer{Text: "Done."}))

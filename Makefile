@@ -101,7 +101,7 @@ test-console: ## Use the console in a browser; needs node, npm and chromium
 		cp test/console/package.json test/console/package-lock.json $(CONSOLE)/ && \
 		npm ci --prefix $(CONSOLE) --ignore-scripts --no-audit --no-fund --loglevel=error && \
 		cp test/console/package-lock.json $(CONSOLE)/node_modules/.agentd-lock ); \
-	AGENTD_TEST_CONSOLE=$(CONSOLE) $(GO) test -count=1 -run '^TestConsole$$' $(TESTFLAGS) ./test/e2e/browser
+	AGENTD_TEST_CONSOLE=$(CONSOLE) $(GO) test -count=1 -parallel=4 -run '^TestConsole$$' $(TESTFLAGS) ./test/e2e/browser
 
 .PHONY: test-typescript
 test-typescript: ## Generate, compile and test the TypeScript client; needs node and npm

@@ -70,16 +70,29 @@ export async function visit(page, path) {
   await page.waitForTimeout(120);
 }
 
-/** Looks at pages in both themes: pictures, and what axe finds. */
+/** Looks at pages in both themes: pictures, and what axe finds. Each page is loaded once, as it follows
+ * the theme of the system; two tabs share the work. */
 export async function inspect(page, paths) {
   const found = [];
-  for (const scheme of ['light', 'dark']) {
-    await page.emulateMedia({ colorScheme: scheme });
-    for (const path of paths) {
-      await visit(page, path);
-      await picture(page, `${path}-${scheme}`);
-      if (scheme === 'light' || path.length < 12) for (const v of await serious(page)) found.push(`${path} (${scheme}): ${v}`);
+  const waiting = [...paths];
+  const look = async (tab) => {
+    for (let path = waiting.shift(); path !== undefined; path = waiting.shift()) {
+      await tab.emulateMedia({ colorScheme: 'light' });
+      await visit(tab, path);
+      for (const scheme of ['light', 'dark']) {
+        await tab.emulateMedia({ colorScheme: scheme });
+        await picture(tab, `${path}-${scheme}`);
+        if (scheme === 'light' || path.length < 12) for (const v of await serious(tab)) found.push(`${path} (${scheme}): ${v}`);
+      }
     }
+  };
+  if (paths.length === 1) {
+    await look(page);
+    return found;
   }
+  const other = await page.context().newPage();
+  watch(other, url);
+  await Promise.all([look(page), look(other)]);
+  await other.close();
   return found;
 }

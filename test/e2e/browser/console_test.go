@@ -49,16 +49,20 @@ func TestConsole(t *testing.T) {
 		if !isTest {
 			continue
 		}
+		// A browser mostly waits: the scripts run at once, each with a server of its own.
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := apptest.Start(t, nil)
 			cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", filepath.Join(dir, filepath.Base(script)))
 			cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "CHROMIUM="+chromium)
 			if name == "console" {
 				cmd.Env = append(cmd.Env, "PREFIXED="+prefixed(t))
 			}
-			if out, err := cmd.CombinedOutput(); err != nil {
+			out, err := cmd.CombinedOutput()
+			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
+			t.Logf("%s", out) // how long each test took
 		})
 	}
 }

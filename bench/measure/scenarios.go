@@ -42,6 +42,7 @@ var scenarios = []scenario{
 	{"proxy-paced", false, pacedProxy},
 	{"proxy-large", false, largeAnswers},
 	{"proxy-soak", true, soakedProxy},
+	{"wires", false, wires},
 	{"steps", false, steps},
 	{"teams", false, teamRuns},
 	{"governance", false, governed},
@@ -65,28 +66,38 @@ func newRequest(method, url, body string) (*http.Request, error) {
 	return req, err
 }
 
-// pair measures two plans turn by turn, because the speed of a shared machine
-// changes within minutes, and returns the median of each.
+// pair measures two plans in turn, and returns the median of each.
 func (b *bench) pair(own, beside load.Plan) (load.Result, load.Result, error) {
-	var mine, theirs []load.Result
+	all, err := b.inTurn(beside, own)
+	if err != nil {
+		return load.Result{}, load.Result{}, err
+	}
+	return all[1], all[0], nil
+}
+
+// inTurn measures plans turn by turn, because the speed of a shared machine changes
+// within minutes, and returns the median of each.
+func (b *bench) inTurn(plans ...load.Plan) ([]load.Result, error) {
+	measured := make([][]load.Result, len(plans))
 	for range b.runs {
-		for _, side := range []struct {
-			plan load.Plan
-			into *[]load.Result
-		}{{beside, &theirs}, {own, &mine}} {
-			side.plan.Measure, side.plan.Warm = b.span, b.span/4
-			r, err := load.Run(side.plan)
+		for i, plan := range plans {
+			plan.Measure, plan.Warm = b.span, b.span/4
+			r, err := load.Run(plan)
 			if err != nil {
-				return r, r, err
+				return nil, err
 			}
 			if r.Failed > 0 || r.OK == 0 {
-				return r, r, fmt.Errorf("%s %s: %d answers, %d failures, the first: %s",
-					side.plan.Request.Method, side.plan.Request.Path, r.OK, r.Failed, r.FirstError)
+				return nil, fmt.Errorf("%s %s: %d answers, %d failures, the first: %s",
+					plan.Request.Method, plan.Request.Path, r.OK, r.Failed, r.FirstError)
 			}
-			*side.into = append(*side.into, r)
+			measured[i] = append(measured[i], r)
 		}
 	}
-	return median(mine), median(theirs), nil
+	medians := make([]load.Result, len(plans))
+	for i, results := range measured {
+		medians[i] = median(results)
+	}
+	return medians, nil
 }
 
 func median(results []load.Result) load.Result {

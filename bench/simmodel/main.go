@@ -5,7 +5,8 @@
 //	simmodel -ttft 200ms -delay 10ms -tokens 100     # like a model
 //	simmodel -tool-rounds 2                          # calls tools first
 //
-// GET /stats returns how many calls it served.
+// GET /stats returns how many calls it served. The other wires are answered at once, in as
+// many tokens.
 package main
 
 import (
@@ -27,6 +28,7 @@ func main() {
 	if *rounds > 0 {
 		options = append(options, modeltest.Respond(modeltest.ToolRounds(*rounds, answer)))
 	}
+	options = append(options, wires(answer.Text)...)
 	server, err := modeltest.Start(*addr, options...)
 	if err != nil {
 		log.Fatal(err)

@@ -31,6 +31,7 @@ type Server struct {
 	decide    func(Request) Answer
 	key       string
 	unwatched bool
+	others    map[string]http.Handler
 	embed     func(call int, texts []string) (Answer, bool)
 
 	embeds   atomic.Int64
@@ -76,6 +77,16 @@ func RequireKey(key string) Option { return func(s *Server) { s.key = key } }
 // Unrecorded keeps no requests, for benchmarks.
 func Unrecorded() Option { return func(s *Server) { s.unwatched = true } }
 
+// Handle serves what else a pattern of http.ServeMux matches, such as other wires.
+func Handle(pattern string, h http.Handler) Option {
+	return func(s *Server) {
+		if s.others == nil {
+			s.others = map[string]http.Handler{}
+		}
+		s.others[pattern] = h
+	}
+}
+
 // New starts a server on a free port that ends with the test.
 func New(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
@@ -102,12 +113,16 @@ func Start(addr string, opts ...Option) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.serveChat)
+	mux.HandleFunc("POST /openai/deployments/{model}/chat/completions", s.serveChat) // as at Azure
 	mux.HandleFunc("POST /v1/images/generations", s.serveImage)
 	mux.HandleFunc("POST /v1/embeddings", s.serveEmbeddings)
 	mux.HandleFunc("POST /v1/audio/speech", s.serveSpeech)
 	mux.HandleFunc("POST /v1/audio/transcriptions", s.serveTranscription)
 	mux.HandleFunc("GET /v1/models", s.serveModels)
 	mux.HandleFunc("GET /stats", s.serveStats)
+	for pattern, h := range s.others {
+		mux.Handle(pattern, h)
+	}
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	s.running.Go(func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

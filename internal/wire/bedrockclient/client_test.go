@@ -1,6 +1,7 @@
 package bedrockclient
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
@@ -221,6 +223,13 @@ func FuzzFrames(f *testing.F) {
 		req := &model.Request{}
 		d := &decoder{Answer: modelcall.NewAnswer(req, func(model.Delta) {}, time.Now(), 1<<20)}
 		in := modelcall.NewReader(bytes.NewReader(data), modelcall.NewWatchdog(func(error) {}, 0), time.Hour)
+		known, wrong := eventstream.NewDecoder().Decode(bytes.NewReader(data), nil)
+		own := frames{src: bufio.NewReader(bytes.NewReader(data)), left: 1 << 20}
+		if m, err := own.next(); wrong == nil && (err != nil || !bytes.Equal(m.payload, known.Payload)) {
+			t.Errorf("%v: %q, want the frame %q", err, m.payload, known.Payload)
+		} else if kind, ok := known.Headers.Get(":event-type").(eventstream.StringValue); wrong == nil && ok && string(kind) != string(m.event) {
+			t.Errorf("an event %q, want %q", m.event, kind)
+		}
 		if err := read(in, 1<<20, d); err != nil {
 			return
 		}

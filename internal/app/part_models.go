@@ -87,7 +87,7 @@ func newModels(p *platform, out *egress) (*models, error) {
 		model.WireGemini:    geminiclient.New(wires),
 		model.WireAzure:     azureclient.New(wires, ""),
 		model.WireResponses: responsesclient.New(wires),
-		model.WireBedrock:   bedrockclient.New(wires),
+		model.WireBedrock:   bedrockclient.NewOn(machineOf(m.cfg.AWSMachine), wires),
 	}}
 	m.breaker = &model.Breaker{Next: m.wire, Clock: p.clock, Tuning: p.config.Breaker}
 	m.limiter = &model.Limiter{Next: m.breaker, Clock: p.clock}
@@ -159,6 +159,14 @@ func useAWS(c config.Models, p *model.Provider) {
 		p.APIKey = c.AWSBearerToken
 	case c.AWSAccessKeyID != "":
 		p.AWS = &model.AWS{AccessKeyID: c.AWSAccessKeyID, SecretAccessKey: c.AWSSecretAccessKey, SessionToken: c.AWSSessionToken}
+	}
+}
+
+// machineOf returns where agentd runs.
+func machineOf(c config.AWSMachine) bedrockclient.Machine {
+	return bedrockclient.Machine{
+		TokenFile: c.TokenFile, RoleARN: c.RoleARN, SessionName: c.SessionName, ContainerPath: c.ContainerPath, ContainerURL: c.ContainerURL,
+		ContainerToken: c.ContainerToken, ContainerTokenFile: c.ContainerTokenFile, Metadata: c.Metadata, STS: c.STS,
 	}
 }
 

@@ -23,6 +23,8 @@ type awsKeys struct {
 	_ struct{} `json:"-" name:"LlmCredentialAWS"`
 
 	AccessKeyID string `json:"access_key_id" required:"true" maxLength:"64" doc:"Id of a long-term access key, as in AKIA…"`
+	RoleARN     string `json:"role_arn,omitzero" maxLength:"2048" doc:"Role that these keys assume, and whose temporary keys the calls are signed with, as in arn:aws:iam::123456789012:role/models. Absent: the calls are signed with the keys themselves."`
+	ExternalID  string `json:"external_id,omitzero" maxLength:"1224" doc:"External id that the trust policy of the role wants; with role_arn only."`
 }
 
 type entraApp struct {
@@ -36,7 +38,7 @@ type entraApp struct {
 func (a *Access) with(key secret.String) (model.Access, secret.String) {
 	out := model.Access{APIVersion: a.APIVersion, Region: a.Region}
 	if a.AWS != nil {
-		out.AWS = &model.AWS{AccessKeyID: a.AWS.AccessKeyID, SecretAccessKey: key}
+		out.AWS = &model.AWS{AccessKeyID: a.AWS.AccessKeyID, SecretAccessKey: key, RoleARN: a.AWS.RoleARN, ExternalID: a.AWS.ExternalID}
 		return out, secret.String{}
 	}
 	if a.Entra == nil {

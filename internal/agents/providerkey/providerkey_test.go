@@ -560,7 +560,15 @@ func TestWireOfAKey(t *testing.T) {
 			to.Access.AWS == nil || to.Access.AWS.AccessKeyID != "AKIA1" || to.Access.AWS.SecretAccessKey.Reveal() != "sk-0123456789" {
 			t.Errorf("the target is %+v", to)
 		}
+		const role = `"role_arn": "arn:aws:iam::123456789012:role/models", "external_id": "ours"`
+		r.put("aws", `{`+key1+`, `+strings.Replace(bedrock, `"AKIA1"`, `"AKIA1", `+role, 1)+`}`)
+		if as := resolve("aws/m").Access.AWS; as.RoleARN != "arn:aws:iam::123456789012:role/models" || as.ExternalID != "ours" || as.From != "" {
+			t.Errorf("the identity is %+v", as)
+		}
 		for body, field := range map[string]string{
+			`"wire": "bedrock", "access": {"aws": {"access_key_id": "A", "role_arn": "arn:aws:iam::1:user/a"}}`: "access",
+			`"wire": "bedrock", "access": {"aws": {"access_key_id": "A", "external_id": "ours"}}`:               "access",
+			`"wire": "bedrock", "access": {"aws": {"from": "machine"}}`:                                         "access",
 			`"wire": "smoke"`:                                          "wire",
 			`"wire": "bedrock", "access": {"aws": {}}`:                 "access",
 			`"wire": "anthropic", "access": {"region": "eu-west-1"}`:   "access",

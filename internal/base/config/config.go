@@ -174,6 +174,22 @@ type Models struct {
 	AWSSecretAccessKey secret.String `env:"AWS_SECRET_ACCESS_KEY" name:"aws-secret-access-key" placeholder:"KEY" help:"Secret of AWS_ACCESS_KEY_ID."`
 	AWSSessionToken    secret.String `env:"AWS_SESSION_TOKEN" name:"aws-session-token" placeholder:"TOKEN" help:"Session token of AWS_ACCESS_KEY_ID, if it is temporary."`
 	AWSBearerToken     secret.String `env:"AWS_BEARER_TOKEN_BEDROCK" name:"aws-bearer-token-bedrock" placeholder:"KEY" help:"Bedrock's own API key for those providers, in place of AWS_ACCESS_KEY_ID."`
+
+	AWSMachine
+}
+
+// AWSMachine is how providers of Amazon Bedrock with "from": "machine" get their keys. AWS
+// sets most of these variables itself.
+type AWSMachine struct {
+	RoleARN            string        `env:"AWS_ROLE_ARN" name:"aws-role-arn" placeholder:"ARN" help:"Role that AWS_WEB_IDENTITY_TOKEN_FILE assumes, for providers of AGENTD_PROVIDERS whose aws is from: machine."`
+	TokenFile          string        `env:"AWS_WEB_IDENTITY_TOKEN_FILE" name:"aws-web-identity-token-file" placeholder:"FILE" help:"Token of a Kubernetes service account, with which that role is assumed."`
+	SessionName        string        `env:"AWS_ROLE_SESSION_NAME" name:"aws-role-session-name" placeholder:"NAME" help:"Name of the sessions of roles in AWS's logs. Empty: agentd."`
+	ContainerPath      string        `env:"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" name:"aws-container-credentials-relative-uri" placeholder:"PATH" help:"Where a task of ECS gets the keys of its role, below http://169.254.170.2; for the same providers."`
+	ContainerURL       string        `env:"AWS_CONTAINER_CREDENTIALS_FULL_URI" name:"aws-container-credentials-full-uri" placeholder:"URL" help:"Where a pod of EKS gets the keys of its role."`
+	ContainerToken     secret.String `env:"AWS_CONTAINER_AUTHORIZATION_TOKEN" name:"aws-container-authorization-token" placeholder:"TOKEN" help:"Token for that address."`
+	ContainerTokenFile string        `env:"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE" name:"aws-container-authorization-token-file" placeholder:"FILE" help:"File with the token for that address, which is read each time."`
+	Metadata           string        `env:"AWS_EC2_METADATA_SERVICE_ENDPOINT" name:"aws-ec2-metadata-service-endpoint" placeholder:"URL" help:"Metadata service that gives the keys of an instance's role, if nothing of the above is set. Empty: http://169.254.169.254."`
+	STS                string        `env:"AWS_ENDPOINT_URL_STS" name:"aws-endpoint-url-sts" placeholder:"URL" help:"Security Token Service that assumes roles. Empty: that of the provider's region."`
 }
 
 // Tenancy is what tenants may have. The admin commands read it too.

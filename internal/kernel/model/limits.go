@@ -56,6 +56,9 @@ func (t *Target) AccountKey() string {
 	if e := t.Access.Entra; e != nil {
 		parts = append(parts, e.TenantID, e.ClientID)
 	}
+	if a := t.Access.AWS; a != nil {
+		parts = append(parts, a.AccessKeyID, a.From, a.RoleARN)
+	}
 	for _, part := range parts {
 		fmt.Fprintf(h, "%d %s ", len(part), part)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,12 +46,46 @@ type Access struct {
 	AWS        *AWS   `json:"aws,omitzero"`         // in place of a key of Bedrock's own
 }
 
-// AWS are the keys of an AWS identity, with which calls are signed.
+// AWS is an AWS identity, with whose keys calls are signed, or the keys of the role that it
+// assumes.
 type AWS struct {
 	AccessKeyID     string        `json:"access_key_id"`
 	SecretAccessKey secret.String `json:"secret_access_key"`
 	SessionToken    secret.String `json:"session_token"` // of temporary keys
+
+	// From is FromMachine where the keys are those of where agentd runs, for the operator's
+	// own providers only; "": the keys above.
+	From       string `json:"from"`
+	RoleARN    string `json:"role_arn"`    // of a role to assume; "": none
+	ExternalID string `json:"external_id"` // that the role's trust policy may want
 }
+
+// FromMachine are the keys of the instance, container or pod that agentd runs in.
+const FromMachine = "machine"
+
+// check returns what is wrong with an identity, as the end of a sentence.
+func (a *AWS) check() error {
+	switch {
+	case a.From == FromMachine && (a.AccessKeyID != "" || !a.SecretAccessKey.Empty() || !a.SessionToken.Empty()):
+		return fmt.Errorf("aws has keys of its own or from: %s, not both", FromMachine)
+	case a.From != "" && a.From != FromMachine:
+		return fmt.Errorf("aws has no from but %s", FromMachine)
+	case a.From == "" && (a.AccessKeyID == "" || !isWord(a.AccessKeyID) || a.SecretAccessKey.Empty()):
+		return fmt.Errorf("aws needs access_key_id and secret_access_key")
+	case a.RoleARN != "" && (len(a.RoleARN) > maxARN || !roleARN.MatchString(a.RoleARN)):
+		return fmt.Errorf("aws.role_arn is the ARN of a role, as in arn:aws:iam::123456789012:role/models")
+	case a.ExternalID != "" && (a.RoleARN == "" || len(a.ExternalID) > maxExternalID || !externalID.MatchString(a.ExternalID)):
+		return fmt.Errorf("aws.external_id goes with role_arn and has 2 to %d letters, digits and +=,.@:/-", maxExternalID)
+	}
+	return nil
+}
+
+const maxARN, maxExternalID = 2048, 1224
+
+var (
+	roleARN    = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$`)
+	externalID = regexp.MustCompile(`^[A-Za-z0-9_+=,.@:/-]{2,}$`)
+)
 
 // Entra is an application of Microsoft Entra ID.
 type Entra struct {
@@ -72,12 +107,12 @@ func (a *Access) Check(w Wire) error {
 		return fmt.Errorf("region and aws are for the wire %s", WireBedrock)
 	case !isWord(a.Region):
 		return fmt.Errorf("region has up to 64 letters, digits and hyphens, as in us-east-1")
-	case a.AWS != nil && (a.AWS.AccessKeyID == "" || !isWord(a.AWS.AccessKeyID) || a.AWS.SecretAccessKey.Empty()):
-		return fmt.Errorf("aws needs access_key_id and secret_access_key")
 	case !isWord(a.APIVersion):
 		return fmt.Errorf("api_version has up to 64 letters, digits and hyphens")
 	case a.Entra != nil && (a.Entra.TenantID == "" || !isWord(a.Entra.TenantID) || a.Entra.ClientID == "" || a.Entra.ClientSecret.Empty()):
 		return fmt.Errorf("entra needs tenant_id, client_id and client_secret")
+	case a.AWS != nil:
+		return a.AWS.check()
 	}
 	return nil
 }

@@ -59,6 +59,11 @@ func TestWires(t *testing.T) {
 		{WireAzure, Access{Entra: &Entra{"t", "c", key}}, ""},
 		{WireAzure, Access{Region: "eu-west-1"}, "bedrock"}, {WireBedrock, Access{Region: "eu/west"}, "letters, digits"},
 		{WireBedrock, Access{AWS: &AWS{AccessKeyID: "a"}}, "needs access_key_id"}, {WireBedrock, Access{AWS: &AWS{AccessKeyID: "a", SecretAccessKey: key}}, ""},
+		{WireBedrock, Access{AWS: &AWS{From: FromMachine}}, ""}, {WireBedrock, Access{AWS: &AWS{From: "elsewhere"}}, "no from but"},
+		{WireBedrock, Access{AWS: &AWS{From: FromMachine, AccessKeyID: "a"}}, "not both"},
+		{WireBedrock, Access{AWS: &AWS{From: FromMachine, RoleARN: "arn:aws:iam::123456789012:role/a/b"}}, ""},
+		{WireBedrock, Access{AWS: &AWS{From: FromMachine, RoleARN: "arn:aws:s3:::a"}}, "role_arn"},
+		{WireBedrock, Access{AWS: &AWS{From: FromMachine, ExternalID: "ours"}}, "external_id"},
 	} {
 		if err := a.access.Check(a.wire); (err == nil) != (a.says == "") || err != nil && !strings.Contains(err.Error(), a.says) {
 			t.Errorf("%s %+v: %v", a.wire, a.access, err)

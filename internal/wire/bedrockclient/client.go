@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/go-json-experiment/json"
 
@@ -29,18 +28,23 @@ const (
 type Client struct {
 	modelcall.Adapter[dialect]
 	signer *v4.Signer
+	ring   *keyring
 }
 
 var _ model.Adapter = (*Client)(nil)
 
-// New returns a client.
-func New(c modelcall.Config) *Client {
+// New returns a client without an identity of the machine's own.
+func New(c modelcall.Config) *Client { return NewOn(Machine{}, c) }
+
+// NewOn returns a client on a machine, whose identity the operator's providers can use.
+func NewOn(m Machine, c modelcall.Config) *Client {
 	client := &Client{signer: v4.NewSigner()}
 	client.Adapter = modelcall.NewAdapter(c, modelcall.Protocol[dialect]{
 		Encode: client.prepare, Adapt: dialect.adapt, Read: read,
 		Count:   client.count,
 		Decoder: func(a modelcall.Answer) modelcall.AnswerDecoder { return &decoder{Answer: a} },
 	})
+	client.ring = newKeyring(m, &client.Caller, client.signer, time.Now)
 	return client
 }
 
@@ -100,8 +104,7 @@ func (c *Client) count(req *model.Request, style dialect) (modelcall.Call, strin
 // call returns a request without time-outs, which is signed, or has a key of Bedrock's own.
 func (c *Client) call(to *model.Target, path string, body []byte) modelcall.Call {
 	return modelcall.Call{Path: path, Body: body, API: api, Sign: func(r *http.Request) error {
-		keys := to.Access.AWS
-		if keys == nil {
+		if to.Access.AWS == nil {
 			if !to.APIKey.Empty() {
 				r.Header["Authorization"] = []string{"Bearer " + to.APIKey.Reveal()}
 			}
@@ -114,11 +117,12 @@ func (c *Client) call(to *model.Target, path string, body []byte) modelcall.Call
 				Detail: "The provider's region is not known: its address does not name one, and region is not set.",
 			}
 		}
-		hash := sha256.Sum256(body)
-		credentials := aws.Credentials{
-			AccessKeyID: keys.AccessKeyID, SecretAccessKey: keys.SecretAccessKey.Reveal(), SessionToken: keys.SessionToken.Reveal(),
+		credentials, err := c.ring.keys(r.Context(), to, region)
+		if err != nil {
+			return err
 		}
-		err := c.signer.SignHTTP(r.Context(), credentials, r, hex.EncodeToString(hash[:]), service, region, time.Now())
+		hash := sha256.Sum256(body)
+		err = c.signer.SignHTTP(r.Context(), credentials, r, hex.EncodeToString(hash[:]), service, region, time.Now())
 		if err != nil {
 			const detail = "The call could not be signed; check the provider's AWS keys."
 			return &model.Error{Code: modelcall.CodeNotConfigured, Detail: detail, Cause: err}

@@ -7,19 +7,17 @@ import (
 	"strings"
 
 	"agentd/bench/load"
-	"agentd/internal/kernel/model"
 )
 
 // wiresOf are the wires beside chat completions, with what their providers need.
 var wiresOf = []struct {
-	wire          model.Wire
-	base, members string
+	wire, base, members string
 }{
-	{model.WireAzure, "", `"api_key":"none"`},
-	{model.WireResponses, "/v1", `"api_key":"none"`},
-	{model.WireAnthropic, "", `"api_key":"none"`},
-	{model.WireGemini, "", `"api_key":"none"`},
-	{model.WireBedrock, "", `"region":"eu-central-1","aws":{"access_key_id":"AKIDEXAMPLE","secret_access_key":"none"}`},
+	{"azure_openai", "", `"api_key":"none"`},
+	{"openai_responses", "/v1", `"api_key":"none"`},
+	{"anthropic", "", `"api_key":"none"`},
+	{"gemini", "", `"api_key":"none"`},
+	{"bedrock", "", `"region":"eu-central-1","aws":{"access_key_id":"AKIDEXAMPLE","secret_access_key":"none"}`},
 }
 
 // wires measures persisted runs over each wire beside one over chat completions.

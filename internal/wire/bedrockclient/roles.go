@@ -194,7 +194,7 @@ func (m *Machine) assume(
 		var failed struct {
 			Code string `xml:"Error>Code"`
 		}
-		_ = xml.Unmarshal(raw, &failed) // what is none has no code
+		_ = xml.Unmarshal(raw, &failed) // another answer has no code
 		if !word.MatchString(failed.Code) {
 			failed.Code = ""
 		}

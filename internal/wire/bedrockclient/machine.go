@@ -45,7 +45,7 @@ const (
 func (m *Machine) session() string { return cmp.Or(m.SessionName, sessionName) }
 
 // keys gets the keys of the machine.
-func (m *Machine) keys(ctx context.Context, transport http.RoundTripper, region string, now time.Time) (aws.Credentials, error) {
+func (m *Machine) keys(ctx context.Context, transport http.RoundTripper, region string) (aws.Credentials, error) {
 	switch {
 	case m.TokenFile != "":
 		if m.RoleARN == "" {

@@ -50,7 +50,7 @@ type ringKey struct {
 	own                    bool   // a tenant's keys
 	from, id, region       string
 	secret                 [sha256.Size]byte
-	role, externalID, name string
+	role, externalID       string
 }
 
 func newKeyring(m Machine, c *modelcall.Caller, signer *v4.Signer, now func() time.Time) *keyring {
@@ -110,7 +110,7 @@ func (r *keyring) fetch(ctx context.Context, to *model.Target, region string) (k
 	}
 	keys = static(a)
 	if a.From != "" {
-		if keys, err = r.machine.keys(ctx, transport, region, r.now()); err != nil || a.RoleARN == "" {
+		if keys, err = r.machine.keys(ctx, transport, region); err != nil || a.RoleARN == "" {
 			return keys, err
 		}
 	}

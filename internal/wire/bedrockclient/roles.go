@@ -46,11 +46,11 @@ type keyring struct {
 
 // ringKey is what temporary keys are got for.
 type ringKey struct {
-	guardedFor             string // the tenant whose egress rules hold; "": none
-	own                    bool   // a tenant's keys
-	from, id, region       string
-	secret                 [sha256.Size]byte
-	role, externalID       string
+	guardedFor       string // the tenant whose egress rules hold; "": none
+	own              bool   // a tenant's keys
+	from, id, region string
+	secret           [sha256.Size]byte
+	role, externalID string
 }
 
 func newKeyring(m Machine, c *modelcall.Caller, signer *v4.Signer, now func() time.Time) *keyring {

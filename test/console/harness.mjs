@@ -77,10 +77,10 @@ export async function inspect(page, paths) {
   const waiting = [...paths];
   const look = async (tab) => {
     for (let path = waiting.shift(); path !== undefined; path = waiting.shift()) {
-      await tab.emulateMedia({ colorScheme: 'light' });
+      await tab.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
       await visit(tab, path);
       for (const scheme of ['light', 'dark']) {
-        await tab.emulateMedia({ colorScheme: scheme });
+        await tab.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' }); // colours change at once
         await picture(tab, `${path}-${scheme}`);
         if (scheme === 'light' || path.length < 12) for (const v of await serious(tab)) found.push(`${path} (${scheme}): ${v}`);
       }

@@ -37,26 +37,66 @@ test('two runs are compared side by side', async () => {
   assert.deepEqual(await inspect(page, [`runs/${first}/compare/${second}`]), []);
 });
 
-test('a changed message makes a branch, and the first one a new conversation', async () => {
+test('a changed message makes a branch, also the first one, and one goes between them', async () => {
   const session = await api('POST', '/api/v1/sessions', { agent_id: agent.agent_id });
   for (const word of ['one', 'two']) {
     const { run_id } = await api('POST', `/api/v1/sessions/${session.session_id}/messages`, { content: `say: ${word}` });
     await api('GET', `/api/v1/runs/${run_id}/wait?timeout_sec=30`);
   }
+  const change = async (n, text) => {
+    await page.locator('button[aria-label="Change this message"]').nth(n).click();
+    await page.fill('.msg form textarea', text);
+    await page.click('.msg form button[type=submit]');
+  };
+  const versions = page.locator('[role=group][aria-label="Versions of this message"]');
   await page.goto(`${url}/chat/${session.session_id}`);
   await page.waitForSelector('.md:has-text("two")');
-  await page.locator('button[aria-label="Change this message"]').nth(1).click();
-  await page.fill('.msg form textarea', 'say: three');
-  await page.click('.msg form button[type=submit]');
+  assert.equal(await versions.count(), 0);
+  await change(1, 'say: three');
   await page.waitForSelector('.md:has-text("three")');
   assert.equal(await page.locator('.md:has-text("two")').count(), 0);
   assert.ok(await page.locator('.md:has-text("one")').count());
   assert.equal((await api('GET', `/api/v1/sessions/${session.session_id}`)).branches.length, 2);
-  await page.locator('button[aria-label="Change this message"]').first().click();
-  await page.fill('.msg form textarea', 'say: anew');
-  await page.click('.msg form button[type=submit]');
-  await page.waitForURL((u) => u.pathname.startsWith('/chat/') && !u.pathname.endsWith(session.session_id));
+  await page.waitForSelector('.vers:has-text("2/2")');
+  await page.click('button[aria-label="Version before"]');
+  await page.waitForSelector('.md:has-text("two")');
+  await page.waitForSelector('.vers:has-text("1/2")');
+  assert.equal(await page.locator('.md:has-text("three")').count(), 0);
+  await change(0, 'say: anew');
   await page.waitForSelector('.md:has-text("anew")');
+  assert.equal(await page.locator('.md').count(), 1);
+  await page.click('button:has-text("Answer anew")');
+  await page.waitForSelector('.vers:has-text("3/3")');
+  await page.click('button[aria-label="Version before"]');
+  await page.waitForSelector('.vers:has-text("2/3")');
+  await page.waitForFunction(() => !document.querySelector('main [aria-busy=true]'));
+  await page.click('button[aria-label="Version before"]');
+  await page.waitForSelector('.vers:has-text("1/3")');
+  await page.waitForSelector('.md:has-text("one")');
+  assert.equal((await api('GET', `/api/v1/sessions/${session.session_id}`)).branches.length, 4);
+  assert.deepEqual(await inspect(page, [`chat/${session.session_id}`]), []);
+});
+
+test('a file of a workspace is added, deleted, and restored from the trash', async () => {
+  const workspace = await api('POST', '/api/v1/workspaces', { name: 'Desk' });
+  const person = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  const [name, value] = process.env.AGENTD_COOKIE.split('=');
+  await person.addCookies([{ name, value, url }]);
+  const p = await person.newPage();
+  await p.goto(`${url}/library/workspaces/${workspace.workspace_id}`);
+  await p.setInputFiles('input[aria-label="Add files"]', { name: 'plan.md', mimeType: 'text/markdown', buffer: Buffer.from('# Plan') });
+  await p.click('button[aria-label="Delete plan.md"]');
+  await p.click('dialog footer button:has-text("Delete")');
+  await p.waitForSelector('text=Nothing is in here');
+  await p.click('nav.tabs a:has-text("Trash")');
+  await p.waitForSelector('td:has-text("plan.md")');
+  assert.deepEqual(await inspect(p, ['library/trash']), []);
+  await p.click('button:has-text("Restore")');
+  await p.waitForSelector('text=The trash is empty');
+  assert.equal((await api('GET', `/api/v1/workspaces/${workspace.workspace_id}/files`)).files[0].path, 'plan.md');
+  await person.close();
+  await page.goto(`${url}/library/trash`); // a key has none
+  await page.waitForSelector('text=The trash is for people');
 });
 
 test('the model of the next turn is switched, and back', async () => {

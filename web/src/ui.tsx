@@ -48,9 +48,9 @@ export function Button({ label, icon, kind, small, keys, type = 'button', disabl
   );
 }
 
-export function IconButton({ icon, label, small, onClick, pressed }: { icon: IconName; label: string; small?: boolean; onClick: () => void; pressed?: boolean }) {
+export function IconButton({ icon, label, small, onClick, pressed, disabled }: { icon: IconName; label: string; small?: boolean; onClick: () => void; pressed?: boolean; disabled?: boolean }) {
   return (
-    <button type="button" className={`ib ${small ? 'sm' : ''}`} aria-label={label} title={label} aria-pressed={pressed} onClick={onClick}>
+    <button type="button" className={`ib ${small ? 'sm' : ''}`} aria-label={label} title={label} aria-pressed={pressed} disabled={disabled} onClick={onClick}>
       <Icon name={icon} />
     </button>
   );

@@ -30,7 +30,7 @@ type newBranch struct {
 
 	ForkRunID string `json:"fork_point_run_id,omitzero" format:"uuid" doc:"The last run to share. Default: the last one that has ended."`
 	ForkStep  int64  `json:"fork_point_step_seq,omitzero" minimum:"-1" doc:"The last step of that run to share; 0 for all steps, -1 for the run's message only."`
-	ForkPoint *int64 `json:"fork_point,omitzero" nullable:"true" minimum:"0" doc:"Instead of run and step: index of the last entry of the parent's history to share, from 0."`
+	ForkPoint *int64 `json:"fork_point,omitzero" nullable:"true" minimum:"-1" doc:"Instead of run and step: index of the last entry of the parent's history to share, from 0; -1 for none."`
 	ParentID  string `json:"parent_branch_id,omitzero" doc:"Default: the active branch."`
 	Name      string `json:"name,omitzero" maxLength:"200" doc:"Name of the branch, as people see it."`
 }
@@ -99,6 +99,10 @@ func (b *branchService) setForkPoint(ctx context.Context, r *Record, branch *Bra
 	p, err := b.reader.path(ctx, r.TenantID, r.SessionID, branch.ParentID)
 	if err != nil {
 		return err
+	}
+	if in.ForkPoint != nil && *in.ForkPoint < 0 { // it begins anew
+		branch.ForkRunID, branch.ForkStep = "", 0
+		return nil
 	}
 	if in.ForkPoint != nil {
 		if err := p.forkAt(ctx, branch, *in.ForkPoint); err != nil {

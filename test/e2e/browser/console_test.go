@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/internal/accounts/identity"
 	"agentd/internal/app/apptest"
 	"agentd/internal/base/config"
 )
@@ -55,6 +56,11 @@ func TestConsole(t *testing.T) {
 			n := apptest.Start(t, nil)
 			cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", filepath.Join(dir, filepath.Base(script)))
 			cmd.Env = append(os.Environ(), "AGENTD_URL="+n.URL, "AGENTD_KEY="+n.Key, "CHROMIUM="+chromium)
+			if name == "views" { // it does what only people can
+				tenant, user := n.Me()
+				_, cookie := n.Admin().OpenBrowserSession(tenant, user, identity.Device{})
+				cmd.Env = append(cmd.Env, "AGENTD_COOKIE="+cookie[1])
+			}
 			if name == "console" {
 				cmd.Env = append(cmd.Env, "PREFIXED="+prefixed(t))
 			}

@@ -391,12 +391,18 @@ func TestBranches(t *testing.T) {
 		if diff := cmp.Diff([]string{"user: one", "assistant: 0 one", "user: zwei", "user: three", "assistant: 1 three"}, textsOf(n, id)); diff != "" {
 			t.Errorf("the branch of the branch (-want +got):\n%s", diff)
 		}
+		// One that shares nothing.
+		activate(fork(object{"fork_point": -1, "parent_branch_id": "main"}))
+		n.WaitRun(n.SendMessage(id, "anew"))
+		if diff := cmp.Diff([]string{"user: anew", "assistant: 0 anew"}, textsOf(n, id)); diff != "" {
+			t.Errorf("the branch that shares nothing (-want +got):\n%s", diff)
+		}
 		activate("main")
 		if diff := cmp.Diff([]string{"user: one", "assistant: 0 one", "user: two", "assistant: 1 two"}, textsOf(n, id)); diff != "" {
 			t.Errorf("main (-want +got):\n%s", diff)
 		}
 		list := n.Expect(200, "GET", path+"/branches", nil)
-		if list["total"] != 3.0 || list["active_branch"] != "main" {
+		if list["total"] != 4.0 || list["active_branch"] != "main" {
 			t.Errorf("branches: %v", list)
 		}
 		apptest.CheckCode(t, n.Do("DELETE", path+"/branches/main", nil), 422, "VALIDATION_ERROR")
@@ -410,6 +416,7 @@ func TestBranches(t *testing.T) {
 		n.Expect(200, "DELETE", path+"/branches/"+b, nil)
 		apptest.CheckCode(t, n.Do("PUT", path+"/branches/"+b+"/activate", nil), 404, "NOT_FOUND")
 		apptest.CheckCode(t, n.Do("POST", path+"/branch", object{"fork_point": 99}), 422, "VALIDATION_ERROR")
+		apptest.CheckCode(t, n.Do("POST", path+"/branch", object{"fork_point": -2}), 422, "VALIDATION_ERROR")
 		apptest.CheckCode(t, n.Do("POST", path+"/branch", object{"fork_point_run_id": id}), 404, "NOT_FOUND")
 		apptest.CheckCode(t, n.Do("POST", path+"/branch", object{"parent_branch_id": "nobody"}), 404, "NOT_FOUND")
 		apptest.CheckCode(t, n.Do("POST", path+"/branch", object{"fork_point_run_id": one, "fork_point_step_seq": 7}), 422, "VALIDATION_ERROR")

@@ -1,6 +1,7 @@
-import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import { Link, useLocation, useSearch } from 'wouter';
 import { api, curlOf, may, queries, send, useGet, useList, useMe, type Schema } from '../api';
+import { Versions, pathsOf, versionsOf } from '../branches';
 import { toast } from '../bus';
 import { useCommands } from '../commands';
 import { bytes, clock, count, shortId, span, usd } from '../format';
@@ -204,6 +205,7 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
   const [asking, setAsking] = useState<'' | 'close' | 'share'>('');
   const talks = may(me.data, 'developer');
   const turns = useMemo(() => turnsOf(messages.data?.items ?? []), [messages.data]);
+  const paths = useMemo(() => (session.data && session.data.branches.length > 1 ? pathsOf(session.data) : null), [session.data]);
   const live = active && !turn.ended;
   useTitle(row ? titleOf(row) : s.title);
   useEffect(() => {
@@ -223,18 +225,14 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
       throw e;
     }
   };
-  /** Says something else in place of a message: a branch shares what was before it. */
+  /** Says something else, or the same again, in place of a message: a branch shares what was before it. */
   const edit = async (at: number, text: string) => {
     const before = turns[at - 1];
-    if (!before) {
-      const begun = await send<Session>('post', '/api/v1/sessions', {}, { agent_id: session.data!.agent_id });
-      await send('post', '/api/v1/sessions/{sessionId}/messages', { path: { sessionId: begun.session_id } }, { content: text });
-      go(`/chat/${begun.session_id}`);
-      return;
-    }
-    const branch = await send<Schema<'SessionBranch'>>('post', '/api/v1/sessions/{sessionId}/branch', path, { fork_point_run_id: before.runId, name: text.slice(0, 40) });
+    const files = turns[at]?.user?.attachments?.map((f) => f.file_id) ?? [];
+    const from = before ? { fork_point_run_id: before.runId } : { fork_point: -1, parent_branch_id: 'main' };
+    const branch = await send<Schema<'SessionBranch'>>('post', '/api/v1/sessions/{sessionId}/branch', path, { ...from, name: text.slice(0, 40) });
     await send('put', '/api/v1/sessions/{sessionId}/branches/{branchId}/activate', { path: { sessionId: id, branchId: branch.branch_id } }, {});
-    await post(text, []);
+    await post(text, files);
   };
   const stop = useCallback(() => {
     if (active) void send('post', '/api/v1/runs/{runId}/cancel', { path: { runId: active } }, {}).then(() => toast(s.stopped), (e: Error) => toast(e.message, true));
@@ -282,7 +280,7 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
             {messages.isLoading && <Loading rows={4} />}
             {messages.error && !messages.data && <Failure error={messages.error} retry={() => void messages.refetch()} />}
             {turns.map((t, i) => (
-              <TurnBlock key={t.key} onEdit={talks && !closed && !live ? (text) => edit(i, text) : undefined} first={i === 0} said={t} me={me.data ? personOf(me.data) : ''} name={name} live={t.runId === active && live ? turn : undefined} decide={talks} model={agent.data?.model.model_ref} />
+              <TurnBlock key={t.key} onEdit={talks && !closed && !live && (i > 0 || !messages.data?.has_more) ? (text) => edit(i, text) : undefined} versions={talks && paths && session.data && <Versions session={session.data} versions={versionsOf(session.data, paths, t.runId)} run={t.runId} />} last={i === turns.length - 1} said={t} me={me.data ? personOf(me.data) : ''} name={name} live={t.runId === active && live ? turn : undefined} decide={talks} model={agent.data?.model.model_ref} />
             ))}
             {pending && !turns.some((t) => t.runId === pending.runId) && (
               <article className="msg">
@@ -324,8 +322,10 @@ function textLength(t: Turn): number {
   return n;
 }
 
-function TurnBlock({ said, me, name, live, decide, model, onEdit, first }: { said: Said; me: string; name: string; live?: Turn; decide: boolean; model?: string; onEdit?: (text: string) => Promise<void>; first?: boolean }) {
+function TurnBlock({ said, me, name, live, decide, model, onEdit, versions, last }: { said: Said; me: string; name: string; live?: Turn; decide: boolean; model?: string; onEdit?: (text: string) => Promise<void>; versions?: ReactNode; last?: boolean }) {
   const [editing, setEditing] = useState(false);
+  const user = said.user;
+  const [busy, error, again] = useAction(async () => onEdit?.(user?.content ?? ''));
   const parts = live ? live.parts : said.parts;
   return (
     <>
@@ -342,8 +342,9 @@ function TurnBlock({ said, me, name, live, decide, model, onEdit, first }: { sai
               <b>{me}</b>
               <span className="t3 fs12">{clock(said.user.timestamp).slice(0, 5)}</span>
               {onEdit && !editing && <IconButton small icon="edit" label={s.edit} onClick={() => setEditing(true)} />}
+              {!editing && versions}
             </div>
-            {editing && onEdit ? <EditMessage text={said.user.content} note={first ? s.editFirst : s.editBranch} onClose={() => setEditing(false)} onSave={onEdit} /> : <p style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{said.user.content}</p>}
+            {editing && onEdit ? <EditMessage text={said.user.content} note={s.editBranch} onClose={() => setEditing(false)} onSave={onEdit} /> : <p style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{said.user.content}</p>}
             {(said.user.attachments ?? []).length > 0 && (
               <div className="row wrap" style={{ marginTop: 6 }}>
                 {said.user.attachments!.map((f) => (
@@ -375,6 +376,7 @@ function TurnBlock({ said, me, name, live, decide, model, onEdit, first }: { sai
               </p>
             )}
             {!live && <Outcome runId={said.runId} parts={said.parts} />}
+            {last && onEdit && user && <Anew busy={busy} error={error} run={again} />}
           </div>
         </article>
       )}
@@ -386,10 +388,20 @@ function TurnBlock({ said, me, name, live, decide, model, onEdit, first }: { sai
               <b>{name}</b>
             </div>
             <Outcome runId={said.runId} parts={said.parts} />
+            {last && onEdit && user && <Anew busy={busy} error={error} run={again} />}
           </div>
         </article>
       )}
     </>
+  );
+}
+
+function Anew({ busy, error, run }: { busy: boolean; error: unknown; run: () => Promise<void> }) {
+  return (
+    <div style={{ marginTop: 6 }}>
+      <Button small kind="quiet" icon="refresh" label={<span title={s.anewTitle}>{s.anew}</span>} busy={busy} onClick={() => void run()} />
+      <FormError error={error} />
+    </div>
   );
 }
 

@@ -7,7 +7,8 @@ import { Icon } from '../icons';
 import { ResourcePage, type Kind } from '../resource';
 import type { Value } from '../schemaform';
 import { en } from '../strings/en';
-import { Block, Button, Empty, Failure, FormError, Head, Loading, Tabs, Time, useAction } from '../ui';
+import Trash from './trash';
+import { Block, Button, Confirm, Empty, Failure, FormError, Head, IconButton, Loading, Tabs, Time, useAction } from '../ui';
 
 const s = en.library;
 const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
@@ -16,7 +17,7 @@ export default function Library({ section, id }: { section: string; id?: string 
   const base = `/library/${section}`;
   return (
     <>
-      <Head title={s.title} curl={curlOf('GET', section === 'files' ? '/api/v1/files' : section === 'workspaces' ? '/api/v1/workspaces' : section === 'memory' ? '/api/v1/agents' : '/api/v1/knowledge-bases')} />
+      <Head title={s.title} curl={curlOf('GET', section === 'files' ? '/api/v1/files' : section === 'workspaces' || section === 'trash' ? '/api/v1/workspaces' : section === 'memory' ? '/api/v1/agents' : '/api/v1/knowledge-bases')} />
       <Tabs
         active={section}
         tabs={[
@@ -24,12 +25,14 @@ export default function Library({ section, id }: { section: string; id?: string 
           { id: 'memory', label: s.memory, to: '/library/memory' },
           { id: 'files', label: s.files, to: '/library/files' },
           { id: 'workspaces', label: s.workspaces, to: '/library/workspaces' },
+          { id: 'trash', label: s.trash, to: '/library/trash' },
         ]}
       />
       {section === 'knowledge' && <ResourcePage kind={knowledge} selected={id} base={base} embedded />}
       {section === 'memory' && <MemoryOf />}
       {section === 'files' && <ResourcePage kind={files} selected={id} base={base} embedded />}
       {section === 'workspaces' && <ResourcePage kind={workspaces} selected={id} base={base} embedded />}
+      {section === 'trash' && <Trash />}
     </>
   );
 }
@@ -259,12 +262,32 @@ const workspaces: Kind<Value> = {
 function Workspace({ id }: { id: string }) {
   const [dir, setDir] = useState('');
   const path = { path: { workspaceId: id } };
+  const me = useMe();
+  const writes = may(me.data, 'developer', 'files:write');
+  const person = me.data?.auth_method !== 'api_key';
+  const [deleting, setDeleting] = useState('');
+  const pick = useRef<HTMLInputElement>(null);
+  const [adding, addError, add] = useAction(async (list: FileList | null) => {
+    for (const file of list ?? []) {
+      const form = new FormData();
+      form.append('file', file);
+      await api.put('/api/v1/workspaces/{workspaceId}/files', { params: { ...path, query: { path: dir ? `${dir}/${file.name}` : file.name } }, body: form as never, bodySerializer: (b: unknown) => b } as never);
+      toast(s.added(file.name));
+    }
+    void queries.invalidateQueries();
+    if (pick.current) pick.current.value = '';
+  });
   const q = useGet<Schema<'WorkspaceFileList'>>('/api/v1/workspaces/{workspaceId}/files', { ...path, query: { path: dir || undefined } });
   return (
     <>
-      <h3 className="lbl" style={{ margin: '14px 0 6px' }}>
-        {s.files} <span className="mono t3">{dir}</span>
-      </h3>
+      <div className="row" style={{ margin: '14px 0 6px' }}>
+        <h3 className="lbl grow">
+          {s.files} <span className="mono t3">{dir}</span>
+        </h3>
+        <input ref={pick} type="file" multiple hidden aria-label={s.addFiles} onChange={(e) => void add(e.target.files)} />
+        {writes && <Button small icon="plus" label={s.addFiles} busy={adding} onClick={() => pick.current?.click()} />}
+      </div>
+      <FormError error={addError} />
       <Block q={q} rows={3}>
         {(d) => (
           <ul className="tl">
@@ -290,12 +313,26 @@ function Workspace({ id }: { id: string }) {
                   {f.path}
                 </a>
                 <span className="t3 fs12 num">{bytes(f.size_bytes)}</span>
+                {writes && <IconButton small icon="trash" label={s.deleteFile(f.path)} onClick={() => setDeleting(f.path)} />}
               </li>
             ))}
             {d.files.length + d.directories.length === 0 && <li className="t2">{s.emptyFolder}</li>}
           </ul>
         )}
       </Block>
+      {deleting && (
+        <Confirm
+          title={`${s.deleteFile(deleting)}?`}
+          text={person ? s.deleteText : s.deleteForGood}
+          action={en.common.delete}
+          danger
+          onClose={() => setDeleting('')}
+          onConfirm={async () => {
+            await send('delete', '/api/v1/workspaces/{workspaceId}/files', { ...path, query: { path: deleting } });
+            toast(person ? s.inTrash(deleting) : s.gone(deleting));
+          }}
+        />
+      )}
     </>
   );
 }

@@ -100,7 +100,7 @@ func (b *branchService) setForkPoint(ctx context.Context, r *Record, branch *Bra
 	if err != nil {
 		return err
 	}
-	if in.ForkPoint != nil && *in.ForkPoint < 0 { // it begins anew
+	if in.ForkPoint != nil && *in.ForkPoint < 0 { // it begins without any
 		branch.ForkRunID, branch.ForkStep = "", 0
 		return nil
 	}

@@ -25,6 +25,7 @@ type Tx struct {
 	hints  []func()
 	failed error // the first failed statement
 	dirty  bool  // SQLite: there is something to undo
+	shared gatherings
 }
 
 type querier interface {
@@ -52,7 +53,7 @@ func (tx *Tx) AfterCommit(hint func()) { tx.hints = append(tx.hints, hint) }
 
 // Exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
-	if err := tx.usable(); err != nil {
+	if err := tx.usable(query); err != nil {
 		return 0, err
 	}
 	tx.cfg.sent(query, args, tx)
@@ -96,7 +97,7 @@ func (tx *Tx) QueueExpecting(e Expect, query string, args ...any) error {
 		}
 		return err
 	}
-	if err := tx.usable(); err != nil {
+	if err := tx.usable(query); err != nil {
 		return err
 	}
 	tx.cfg.sent(query, args, tx)
@@ -109,7 +110,7 @@ func (tx *Tx) QueueExpecting(e Expect, query string, args ...any) error {
 
 // Query reads inside the transaction, and sees what the transaction wrote.
 func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
-	if err := tx.usable(); err != nil {
+	if err := tx.usable(query); err != nil {
 		return nil, err
 	}
 	tx.cfg.sent(query, args, tx)
@@ -132,7 +133,7 @@ func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 	var ctx context.Context = unwatched{tx.ctx}
 	tx.cfg.sent(query, args, tx)
 	defer tx.took(query, time.Now())
-	err := tx.usable()
+	err := tx.usable(query)
 	if err == nil {
 		tx.dirty = tx.dirty || !reads(query)
 		args, err = tx.ask(query, args)
@@ -224,14 +225,14 @@ func (tx *Tx) took(text string, start time.Time) {
 	}
 }
 
-func (tx *Tx) usable() error {
+func (tx *Tx) usable(query string) error {
 	if tx.failed != nil {
 		return fmt.Errorf("%w: %w", errAborted, tx.failed)
 	}
 	if tx.sqlite != nil && tx.sqlite.open != nil || tx.pg != nil && tx.pg.rows != nil {
 		return errRowsOpen
 	}
-	return nil
+	return tx.shared.before(query, tx)
 }
 
 // tookCommit reports a commit that was slow, with what was sent with it.

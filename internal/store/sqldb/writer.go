@@ -151,8 +151,8 @@ func (w *writer) stop() {
 	<-w.idle
 }
 
-// errRepeat says that a closure failed after it had written: the others must
-// run again, each inside of a savepoint.
+// errRepeat says that a closure failed after it had written, or what closures
+// gathered: they must run again, each inside of a savepoint.
 var errRepeat = errors.New("sqldb: repeat with savepoints")
 
 // commit runs a group of closures in one transaction and settles all of them.
@@ -213,6 +213,10 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
+	var shared gatherings
+	if len(group) > 1 && !savepoints {
+		shared = gatherings{}
+	}
 	for _, j := range group {
 		if j.ctx.Err() != nil {
 			j.err = ended(j.ctx) // its caller has gone
@@ -224,7 +228,7 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 				return err
 			}
 		}
-		j.tx = &Tx{cfg: w.cfg, ctx: context.WithoutCancel(j.ctx), sqlite: w.conn, rows: w.rows}
+		j.tx = &Tx{cfg: w.cfg, ctx: context.WithoutCancel(j.ctx), sqlite: w.conn, rows: w.rows, shared: shared}
 		j.err = j.tx.run(j.do)
 		if err := broken(j.err, j.tx.failed); err != nil {
 			// SQLite may have rolled back everything, not just this closure.
@@ -245,6 +249,11 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 			w.rollback()
 			return errRepeat
 		}
+	}
+	last := &Tx{cfg: w.cfg, ctx: context.Background(), sqlite: w.conn, rows: w.rows}
+	if shared.end(last) != nil {
+		w.rollback()
+		return errRepeat // whose it is shows where each writes for itself
 	}
 	if err := w.command("COMMIT"); err != nil {
 		w.rollback()

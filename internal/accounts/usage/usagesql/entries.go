@@ -27,8 +27,43 @@ var (
 
 // AppendTx implements usage.Store.
 func (s *Store) AppendTx(tx txn.Tx, tenant, day string, uses []quota.Use) error {
+	t := sqldb.From(tx)
+	together, shared := t.Gather(`usage_entries`, func() sqldb.Gathered { return sums{} }).(sums)
+	if !shared {
+		together = sums{}
+	}
 	for _, u := range uses {
-		if err := sqldb.From(tx).Queue(insertEntry, append(useArgs(tenant, day, u), rand.Int64())...); err != nil {
+		together.add(tenant, day, u)
+	}
+	if shared {
+		return nil
+	}
+	return together.WriteTx(t)
+}
+
+// sums are uses of one or more transactions, of which each becomes an entry.
+type sums map[sumOf]quota.Use
+
+// sumOf says which uses are added up: those of the same counter and, for runs that
+// ended, of the same bucket of durations, which an entry has one of.
+type sumOf struct {
+	counterOf
+	bucket int // -1: no run ended
+}
+
+func (s sums) add(tenant, day string, u quota.Use) {
+	of := sumOf{counterOf{tenant, day, u.AgentID, u.Model, u.Source, u.KeyID}, -1}
+	if n := u.Ended(); n > 0 {
+		of.bucket = usage.BucketOf(u.DurationMS / n)
+	}
+	s[of] = usage.Sum(s[of], u)
+}
+
+// WriteTx implements sqldb.Gathered.
+func (s sums) WriteTx(t *sqldb.Tx) error {
+	for of, u := range s {
+		u.AgentID, u.Model, u.Source, u.KeyID = of.agent, of.model, of.source, of.key
+		if err := t.Queue(insertEntry, append(useArgs(of.tenant, of.period, u), rand.Int64())...); err != nil {
 			return err
 		}
 	}
@@ -51,7 +86,7 @@ func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 		return 0, err
 	}
 	defer rows.Close()
-	sums, took := map[counterOf]quota.Use{}, durations{}
+	added, took := map[counterOf]quota.Use{}, durations{}
 	for rows.Next() {
 		var at counterOf
 		var u quota.Use
@@ -62,7 +97,7 @@ func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 		took.add(durationOf{at.tenant, at.period, at.agent, 0}, &u)
 		day, month := counterOf{tenant: at.tenant, period: at.period}, counterOf{tenant: at.tenant, period: at.period[:len("2026-09")]}
 		for _, c := range []counterOf{month, day, at} {
-			sums[c] = usage.Sum(sums[c], u)
+			added[c] = usage.Sum(added[c], u)
 		}
 		n++
 	}
@@ -73,8 +108,8 @@ func (s *Store) SettleTx(tx txn.Tx, limit int) (n int, err error) {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.period, b.period), cmp.Compare(a.agent, b.agent),
 			cmp.Compare(a.model, b.model), cmp.Compare(a.source, b.source), cmp.Compare(a.key, b.key))
 	}
-	for _, c := range slices.SortedFunc(maps.Keys(sums), order) {
-		u := sums[c]
+	for _, c := range slices.SortedFunc(maps.Keys(added), order) {
+		u := added[c]
 		u.AgentID, u.Model, u.Source, u.KeyID = c.agent, c.model, c.source, c.key
 		if err := t.Queue(addCounter, useArgs(c.tenant, c.period, u)...); err != nil {
 			return 0, err

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -132,18 +133,44 @@ func (cmd *agentCreateCommand) body(inv *invocation) (map[string]jsontext.Value,
 	return body, err
 }
 
-type agentListCommand struct{ listing }
+type agentListCommand struct {
+	listing
+	Stats bool `help:"With runs and failures of 24 hours, the last run, and the cost of 30 days."`
+}
 
 // Run implements the command.
 func (cmd *agentListCommand) Run(s *server) error {
-	return list[client.Agent]{
+	all := list[client.Agent]{
 		path: client.AgentsPath, limit: cmd.Limit,
 		empty:   "There are no agents yet. Make one:  " + s.deps.Program + " agent create --name NAME",
 		heading: []string{"~NAME", "~MODEL", "STATUS", "CREATED", "ID"},
 		row: func(a client.Agent) []string {
 			return []string{text.Truncate(a.Name, 40), a.Model.ModelRef, a.Status, formatTime(s.now(), a.CreatedAt), a.AgentID}
 		},
-	}.show(s)
+	}
+	if cmd.Stats {
+		all.query = query("include", "stats", "fields", "summary")
+		all.heading = []string{"~NAME", "STATUS", "RUNS 24H", "FAILED 24H", "LAST RUN", "COST 30D", "ID"}
+		all.row = func(a client.Agent) []string { return cmd.statsRow(s, a) }
+	}
+	return all.show(s)
+}
+
+func (*agentListCommand) statsRow(s *server, a client.Agent) []string {
+	n := a.Stats
+	count := func(n int64) string {
+		if text := strconv.FormatInt(n, 10); n < client.MaxCount {
+			return text
+		}
+		return "1000+"
+	}
+	last := "-"
+	if n.LastRunAt != nil {
+		last = formatTime(s.now(), *n.LastRunAt) + " " + n.LastStatus
+	}
+	return []string{
+		text.Truncate(a.Name, 40), a.Status, count(n.Runs24h), count(n.Failures24h), last, formatUSD(n.Cost30d), a.AgentID,
+	}
 }
 
 // agentArgument is what every command has that takes an agent.

@@ -34,7 +34,7 @@ var untested = map[string]bool{
 var examples = map[string]string{
 	"agent create": `agentd agent create --name calc --tool calculator --system "You are good at sums."
 agentd agent create --name calc --tool calculator,current_time --replace`,
-	"agent list":   `agentd agent list --limit 5`,
+	"agent list":   `agentd agent list --limit 5 --stats`,
 	"agent show":   `agentd agent show calc`,
 	"agent export": `agentd agent export calc > calc.yaml`,
 	"agent apply": `agentd agent apply -f calc.yaml --dry-run

@@ -18,7 +18,21 @@ type Agent struct {
 	Tools       []string  `json:"built_in_tools"`
 	CreatedAt   time.Time `json:"created_at"`
 	UpdatedAt   time.Time `json:"updated_at"`
+
+	Stats AgentStats `json:"stats"`
 }
+
+// AgentStats is how an agent does, in lists with include=stats.
+type AgentStats struct {
+	Runs24h     int64      `json:"runs_24h"`
+	Failures24h int64      `json:"failures_24h"`
+	LastRunAt   *time.Time `json:"last_run_at"`
+	LastStatus  string     `json:"last_run_status"`
+	Cost30d     float64    `json:"cost_30d_usd"`
+}
+
+// MaxCount is up to how many runs are counted in lists.
+const MaxCount = 1000
 
 // Model names a model and who serves it.
 type Model struct {

@@ -133,7 +133,9 @@ func routes(t *testing.T) []route.Route {
 		t.Fatal(err)
 	}
 	people := identity.New(identity.Config{Clock: clock.System{}, Box: box, Plans: plans})
-	agents := agent.New(kernel, agent.Options{})
+	agents := agent.New(kernel, agent.Options{
+		Stats: func(context.Context, string, []string) (map[string]agent.Stats, error) { return nil, nil },
+	})
 	governs := slices.Concat(design.New(kernel, design.Options{}).Routes(), court.New(kernel, court.Options{}).Routes(),
 		voting.New(kernel, voting.Options{}).Routes(), ambassador.New(kernel, ambassador.Options{}).Routes())
 	groups := team.New(kernel, team.Options{}).Routes()

@@ -328,6 +328,14 @@ func accountLists() []list {
 			_, err := usagesql.New(db).ListRows(ctx, "t", usage.Query{From: "2026-01-01", To: "2026-02-01", AgentID: "a", ByDay: true})
 			return err
 		}},
+		{name: "usage of a page of agents", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := usagesql.New(db).ListAgentUses(ctx, "t", []string{"2026-01-01", "2026-01-02"}, []string{"a", "b"})
+			return err
+		}},
+		{name: "newest runs of a page of agents", index: "runs_agent_status", read: func(ctx context.Context, db *sqldb.DB) error {
+			_, err := runsql.New(db).ListRecent(ctx, "t", []string{"a", "b"}, time.Unix(0, 0), 20)
+			return err
+		}},
 		{name: "totals", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := usagesql.New(db).ListTotals(ctx, "t", "2026-01", "2026-01-01")
 			return err

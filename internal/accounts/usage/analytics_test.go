@@ -109,6 +109,14 @@ func TestParts(t *testing.T) {
 			check("before")
 			b.aggregate(s)
 			check("after")
+			uses, err := usage.AgentUses(t.Context(), b.store, b.tenant, b.clock.Now(), 2, []string{"a", "c"})
+			if diff := gocmp.Diff(map[string]quota.Use{"a": a}, uses); err != nil || diff != "" {
+				t.Errorf("%s: of two days: %v (-want +got):\n%s", plan, err, diff)
+			}
+			uses, err = usage.AgentUses(t.Context(), b.store, b.tenant, b.clock.Now(), 1, []string{"a", "b"})
+			if diff := gocmp.Diff(map[string]quota.Use{"a": second}, uses); err != nil || diff != "" {
+				t.Errorf("%s: of today: %v (-want +got):\n%s", plan, err, diff)
+			}
 
 			rows, err := b.store.ListDurations(t.Context(), b.tenant, keyed)
 			if err != nil {

@@ -87,6 +87,8 @@ type Store interface {
 	ListRows(ctx context.Context, tenant string, q Query) ([]Row, error)
 	// ListParts returns what agents used, not what was used outside of them.
 	ListParts(ctx context.Context, tenant string, q PartQuery) ([]PartRow, error)
+	// ListAgentUses returns what agents used on some days, by agent.
+	ListAgentUses(ctx context.Context, tenant string, days, agents []string) (map[string]quota.Use, error)
 	// ListDurations returns how long runs took that ended, by agent or all together, on
 	// each day; the keys of the query are not looked at. Those that ended in the last
 	// seconds may be missing.

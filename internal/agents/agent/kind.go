@@ -50,6 +50,7 @@ type Options struct {
 	// Published stores whether agents of other systems may find an agent; nil: it is
 	// not stored.
 	Published PublishFunc
+	Stats     StatsFunc // for lists with include=stats; nil: they have none
 }
 
 // Workspaces is the port to where agents keep their files.
@@ -110,6 +111,7 @@ func (a *Agents) kind(o Options) resource.Kind[Agent] {
 			{Name: "agent.deleted", Doc: "An agent was deleted.", Actions: []string{resource.Deleted}},
 		},
 		Addresses: o.addresses,
+		Include:   o.Stats.include(),
 		State:     func(g *Agent) *string { return &g.Status },
 		Moves: []resource.Move[Agent]{
 			{

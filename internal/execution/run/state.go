@@ -42,6 +42,10 @@ var transitions = map[Status][]Status{
 // Final reports whether the state is final.
 func (s Status) Final() bool { return len(transitions[s]) == 0 }
 
+// Failure reports whether a run in this state did not end as it should; one that was
+// cancelled is none.
+func (s Status) Failure() bool { return s.Final() && s != Completed && s != Cancelled }
+
 // Waits reports whether a run in this state waits for a person and holds no
 // worker.
 func (s Status) Waits() bool { return s == Paused || s == AwaitingApproval || s == AuthRequired }

@@ -58,6 +58,9 @@ type Kind[T any] struct {
 
 	Events []EventType // webhook events of the kind's writes
 
+	// Include is what a list adds to its resources on request; the zero Include: nothing.
+	Include Include
+
 	// Addresses lists the URLs that the program calls for the resource. Deps.Egress
 	// checks those that a body brings; it does not see an unchanged one again.
 	Addresses func(*T) []egress.Address

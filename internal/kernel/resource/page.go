@@ -12,6 +12,7 @@ import (
 type listRequest struct {
 	limit, cursor, words string
 	summary              bool // leave the long fields empty
+	include              bool // with Kind.Include
 	where                map[string]string
 }
 
@@ -43,6 +44,11 @@ func (a *api[T]) page(ctx context.Context, tenant string, in listRequest) (*rout
 	show := a.wireDoc
 	if in.summary {
 		show = a.codec.summary
+	}
+	if in.include {
+		if show, err = a.Include.adding(ctx, tenant, docs, show); err != nil {
+			return nil, err
+		}
 	}
 	reply, err := a.wirePage(docs, next, show)
 	if err != nil || in.words != "" {

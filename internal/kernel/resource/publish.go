@@ -47,6 +47,9 @@ func (p *plan[T]) publish() {
 		}
 		all = append(all, reflect.StructField{Name: f.Name, Type: f.Type, Tag: tag})
 	}
+	if p.Include.of != nil {
+		all = append(all, p.Include.field())
+	}
 	all = append(all,
 		reflect.StructField{Name: "WireCreatedAt", Type: str, Tag: `json:"created_at" required:"true" format:"date-time" readOnly:"true"`},
 		reflect.StructField{Name: "WireUpdatedAt", Type: str, Tag: `json:"updated_at" required:"true" format:"date-time" readOnly:"true"`})

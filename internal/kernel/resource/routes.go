@@ -145,6 +145,9 @@ func (a *api[T]) listRoute() route.Route {
 	if len(a.long) > 0 {
 		fields = append(fields, reflect.StructField{Name: "Fields", Type: reflect.TypeFor[string](), Tag: a.withSummary()})
 	}
+	if a.Include.of != nil {
+		fields = append(fields, a.Include.param())
+	}
 	first := len(fields)
 	for _, name := range a.Filters {
 		ix := a.Indexes[a.slot[name]]
@@ -167,6 +170,9 @@ func (a *api[T]) listRoute() route.Route {
 			}
 			if len(a.long) > 0 {
 				in.summary = v.FieldByName("Fields").String() == "summary"
+			}
+			if a.Include.of != nil {
+				in.include = v.FieldByName("Include").String() != ""
 			}
 			return a.page(ctx, who.TenantID, in)
 		},

@@ -3,6 +3,7 @@ package runs
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"agentd/internal/app/apptest"
@@ -32,6 +33,7 @@ func TestAnalytics(t *testing.T) {
 				t.Errorf("averageMs: %v", got["averageMs"])
 			}
 		}
+		listsHaveStats(t, n, map[string]string{echo: "2 0 2 0 0 completed", broken: "1 1 1 1 1 failed", idle: "0 0 0 0 <nil> <nil>"})
 		n.Expect(http.StatusOK, "DELETE", "/api/v1/agents/"+broken, nil)
 		sum := get("/analytics/agents?days=2")
 		if text := fmt.Sprint(sum["total"], sum["runs_total"], sum["by_execution_mode"], sum["range"].(object)["days"]); text != "2 3 map[bridge:0 cloud:2] 2" {
@@ -47,6 +49,35 @@ func TestAnalytics(t *testing.T) {
 		seriesAreByDay(t, n, echo)
 		platformIsCounted(t, n, echo)
 	})
+}
+
+// listsHaveStats checks the stats of all agents by id, with long fields and without, and
+// that they come only where they are asked for.
+func listsHaveStats(t *testing.T, n *apptest.Server, want map[string]string) {
+	t.Helper()
+	for _, query := range []string{"?include=stats", "?include=stats&fields=summary&limit=3"} {
+		items := n.Expect(http.StatusOK, "GET", "/api/v1/agents"+query, nil)["items"].([]any)
+		if len(items) != len(want) {
+			t.Errorf("%s: %d agents", query, len(items))
+		}
+		for _, item := range items {
+			agent := item.(object)
+			st, _ := agent["stats"].(object)
+			got := fmt.Sprint(st["runs_24h"], st["failures_24h"], st["runs_30d"], st["failures_30d"], st["failure_rate_30d"], st["last_run_status"])
+			got = strings.Join(strings.Fields(got), " ")
+			if got != want[agent["agent_id"].(string)] || (st["last_run_id"] == nil) != (st["last_run_at"] == nil) {
+				t.Errorf("%s: %s: %s, of %v", query, agent["name"], got, st)
+			}
+			if cost, ok := st["cost_30d_usd"].(float64); !ok || cost != 0 {
+				t.Errorf("%s: cost %v of a model without a price", agent["name"], st["cost_30d_usd"])
+			}
+		}
+	}
+	plain := n.Expect(http.StatusOK, "GET", "/api/v1/agents", nil)["items"].([]any)[0].(object)
+	if st, ok := plain["stats"]; ok {
+		t.Errorf("without include: %v", st)
+	}
+	n.Expect(http.StatusUnprocessableEntity, "GET", "/api/v1/agents?include=costs", nil)
 }
 
 func seriesAreByDay(t *testing.T, n *apptest.Server, echo string) {

@@ -12,7 +12,7 @@ import (
 	"agentd/internal/kernel/quota"
 )
 
-// agentStats finds out how agents do, for a page of a list: by two statements, however
+// agentStats finds out how agents do, for a page of a list: by three statements, however
 // many agents there are.
 type agentStats struct {
 	clock clock.Clock

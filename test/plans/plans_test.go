@@ -332,7 +332,7 @@ func accountLists() []list {
 			_, err := usagesql.New(db).ListAgentUses(ctx, "t", []string{"2026-01-01", "2026-01-02"}, []string{"a", "b"})
 			return err
 		}},
-		{name: "newest runs of a page of agents", index: "runs_agent_status", read: func(ctx context.Context, db *sqldb.DB) error {
+		{name: "newest runs of a page of agents", index: "runs_agent runs_agent_status", read: func(ctx context.Context, db *sqldb.DB) error {
 			_, err := runsql.New(db).ListRecent(ctx, "t", []string{"a", "b"}, time.Unix(0, 0), 20)
 			return err
 		}},

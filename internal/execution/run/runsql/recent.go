@@ -2,6 +2,7 @@ package runsql
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,35 +22,48 @@ var failures, failedStatuses = func() (string, []any) {
 }()
 
 // ListRecent returns what is known of the newest runs of agents, by agent; one without
-// runs is left out. Those since a time are counted up to limit. It is one statement for all agents: each count
-// stops at the limit, and the last run is the end of an index.
+// runs is left out. Those since a time are counted up to limit. It is two statements for
+// all agents: the newest run is the end of an index, and each count stops at the limit.
 func (s *Store) ListRecent(
 	ctx context.Context, tenant string, agents []string, since time.Time, limit int,
 ) (map[string]run.Recent, error) {
-	out := make(map[string]run.Recent, len(agents))
 	if len(agents) == 0 {
-		return out, nil
+		return map[string]run.Recent{}, nil
 	}
-	args := make([]any, 0, len(agents)+len(failedStatuses)+8)
-	for _, id := range agents {
-		args = append(args, id)
+	these := `WITH a (agent_id) AS (VALUES (?)` + strings.Repeat(`, (?)`, len(agents)-1) + `) SELECT a.agent_id, `
+	ids := make([]any, len(agents))
+	for i, id := range agents {
+		ids[i] = id
 	}
+	const (
+		of      = ` FROM runs r WHERE r.tenant_id = ? AND r.agent_id = a.agent_id`
+		counted = `(SELECT COUNT(*) FROM (SELECT 1` + of
+	)
 	from := sqldb.Micros(since)
-	args = append(args, tenant, from, limit, tenant)
-	args = append(append(args, failedStatuses...), from, limit, tenant, tenant)
-	const of = ` FROM runs r WHERE r.tenant_id = ? AND r.agent_id = a.agent_id`
-	_, err := sqldb.Collect(s.db.Reader(ctx), `WITH a (agent_id) AS (VALUES (?)`+strings.Repeat(`, (?)`, len(agents)-1)+`)
-		SELECT a.agent_id, (SELECT COUNT(*) FROM (SELECT 1`+of+` AND r.created_at >= ? LIMIT ?) AS counted),
-			(SELECT COUNT(*) FROM (SELECT 1`+of+` AND r.status`+failures+` AND r.created_at >= ? LIMIT ?) AS counted),
-			l.run_id, l.status, l.created_at
+	out := make(map[string]run.Recent, len(agents))
+	_, err := sqldb.Collect(s.db.Reader(ctx), these+counted+` AND r.created_at >= ? LIMIT ?) AS counted), l.run_id, l.status, l.created_at
 		FROM a JOIN runs l ON l.tenant_id = ? AND l.run_id = (SELECT r.run_id`+of+` ORDER BY r.created_at DESC, r.run_id DESC LIMIT 1)`,
-		args, func(row sqldb.Row) (string, error) {
-			var id string
+		slices.Concat(ids, []any{tenant, from, limit, tenant, tenant}),
+		func(row sqldb.Row) (id string, err error) {
 			var at int64
 			var n run.Recent
-			err := row.Scan(&id, &n.Runs, &n.Failures, &n.LastID, &n.LastStatus, &at)
+			err = row.Scan(&id, &n.Runs, &n.LastID, &n.LastStatus, &at)
 			n.LastAt = sqldb.Time(at)
 			out[id] = n
+			return id, err
+		})
+	if err != nil {
+		return nil, err
+	}
+	_, err = sqldb.Collect(s.db.Reader(ctx), these+counted+` AND r.status`+failures+` AND r.created_at >= ? LIMIT ?) AS counted) FROM a`,
+		slices.Concat(ids, []any{tenant}, failedStatuses, []any{from, limit}),
+		func(row sqldb.Row) (id string, err error) {
+			var failed int64
+			err = row.Scan(&id, &failed)
+			if n, ok := out[id]; ok {
+				n.Failures = failed
+				out[id] = n
+			}
 			return id, err
 		})
 	return out, err

@@ -9,6 +9,7 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/page"
 	"agentd/internal/execution/run"
+	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/quota"
 )
 
@@ -16,9 +17,7 @@ import (
 // many agents there are.
 type agentStats struct {
 	clock clock.Clock
-	runs  interface {
-		ListRecent(ctx context.Context, tenant string, agents []string, since time.Time, limit int) (map[string]run.Recent, error)
-	}
+	runs  *runsql.Activity
 	usage usage.Store
 }
 

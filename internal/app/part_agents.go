@@ -79,7 +79,7 @@ func newAgents(
 		ProviderOf:    models.catalogue.ProviderOf,
 		KnowledgeBase: content.knowledge.CheckTx, Quota: accounts.usage, VersionInUse: runsql.New(p.db).HasUnfinishedTx,
 		Classified: assurance.Classified(governing.ledger), Published: a2asql.New(p.db).SetPublishedTx,
-		Stats: agentStats{p.clock, runsql.New(p.db), accounts.usageStore}.of,
+		Stats: agentStats{p.clock, runsql.NewActivity(p.db), accounts.usageStore}.of,
 	})
 	a.keys = agentkey.New(p.kernel, agentkey.Options{AgentTx: a.lockTx})
 	a.manifests = capability.New(p.kernel, capability.Options{Agents: a.agents, KnowledgeBaseTx: content.knowledge.CheckTx})

@@ -333,7 +333,7 @@ func accountLists() []list {
 			return err
 		}},
 		{name: "newest runs of a page of agents", index: "runs_agent runs_agent_status", read: func(ctx context.Context, db *sqldb.DB) error {
-			_, err := runsql.New(db).ListRecent(ctx, "t", []string{"a", "b"}, time.Unix(0, 0), 20)
+			_, err := runsql.NewActivity(db).ListRecent(ctx, "t", []string{"a", "b"}, time.Unix(0, 0), 20)
 			return err
 		}},
 		{name: "totals", index: primaryKey, read: func(ctx context.Context, db *sqldb.DB) error {

@@ -21,10 +21,16 @@ var failures, failedStatuses = func() (string, []any) {
 	return ` IN (?` + strings.Repeat(`, ?`, len(all)-1) + `)`, all
 }()
 
+// Activity reads what agents did lately.
+type Activity struct{ db *sqldb.DB }
+
+// NewActivity uses the runs of a [Store].
+func NewActivity(db *sqldb.DB) *Activity { return &Activity{db} }
+
 // ListRecent returns what is known of the newest runs of agents, by agent; one without
 // runs is left out. Those since a time are counted up to limit. It is two statements for
 // all agents: the newest run is the end of an index, and each count stops at the limit.
-func (s *Store) ListRecent(
+func (s *Activity) ListRecent(
 	ctx context.Context, tenant string, agents []string, since time.Time, limit int,
 ) (map[string]run.Recent, error) {
 	if len(agents) == 0 {

@@ -19,7 +19,7 @@ import (
 func TestListRecent(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		s := runsql.New(db)
+		s, activity := runsql.New(db), runsql.NewActivity(db)
 		start := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
 		add := func(tenant, agent string, hour int, status run.Status) string {
 			r := runtest.Sample(tenant, agent)
@@ -40,7 +40,7 @@ func TestListRecent(t *testing.T) {
 			100: {Runs: 7, Failures: 4, LastID: newest, LastStatus: run.Running, LastAt: start.Add(20 * time.Hour)},
 			3:   {Runs: 3, Failures: 3, LastID: newest, LastStatus: run.Running, LastAt: start.Add(20 * time.Hour)},
 		} {
-			got, err := s.ListRecent(t.Context(), "t", []string{"busy", "old", "none"}, start.Add(10*time.Hour), limit)
+			got, err := activity.ListRecent(t.Context(), "t", []string{"busy", "old", "none"}, start.Add(10*time.Hour), limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestListRecent(t *testing.T) {
 				t.Errorf("up to %d (-want +got):\n%s", limit, diff)
 			}
 		}
-		if got, err := s.ListRecent(t.Context(), "t", nil, start, 1); err != nil || len(got) != 0 {
+		if got, err := activity.ListRecent(t.Context(), "t", nil, start, 1); err != nil || len(got) != 0 {
 			t.Errorf("of no agents: %v, %v", got, err)
 		}
 	})

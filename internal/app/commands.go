@@ -70,21 +70,22 @@ const (
 // workspaceCommands is what commands in workspaces need. They get a sandbox of their own
 // when the first one runs.
 func workspaceCommands(p *platform) *workspace.Commands {
+	runner := &workcommand.Runner{New: func() (*sandbox.Sandbox, error) {
+		box, err := newSandbox(p)
+		if err != nil {
+			p.log.Error("commands in workspaces are switched on, and cannot be confined here", "err", err)
+		}
+		return box, err
+	}}
 	return &workspace.Commands{
 		Policy: func() workspace.CommandPolicy {
 			c := p.config.RunCommand()
 			return workspace.CommandPolicy{
 				Enabled: c.Enabled, Allowed: c.Allowed, MaxTime: time.Duration(c.MaxSeconds) * time.Second, MemoryMiB: int(c.MemoryMiB),
+				Terminal: c.Terminal,
 			}
 		},
-		Places: share.New(runners, runnersEach, runnersWait),
-		Runner: &workcommand.Runner{New: func() (*sandbox.Sandbox, error) {
-			box, err := newSandbox(p)
-			if err != nil {
-				p.log.Error("commands in workspaces are switched on, and cannot be confined here", "err", err)
-			}
-			return box, err
-		}},
+		Places: share.New(runners, runnersEach, runnersWait), Runner: runner, Terminals: &workspace.Terminals{Opener: runner},
 	}
 }
 

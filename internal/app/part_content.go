@@ -22,6 +22,7 @@ import (
 	"agentd/internal/content/retrieval/retrievalsql"
 	"agentd/internal/content/workspace"
 	"agentd/internal/content/workspace/workspacesql"
+	"agentd/internal/edge/terminalserver"
 	"agentd/internal/execution/run/runsql"
 	"agentd/internal/kernel/blob"
 	"agentd/internal/kernel/model"
@@ -117,6 +118,7 @@ func (c *content) part(p *platform) part {
 		routes: slices.Concat(
 			c.files.Routes(), c.workspaces.Routes(), c.artifacts.Routes(), c.memory.Routes(), c.knowledge.Routes(),
 		),
+		endpoints: (&terminalserver.Server{Workspaces: c.workspaces, Log: p.log}).Endpoints(),
 		workers: []worker{
 			p.worker(retrieval.WorkKind, 8, c.search.Handle),
 			p.worker(memory.ExtractKind, 8, c.memory.Extract),

@@ -136,11 +136,13 @@ var modules = map[string][]string{
 	"internal/wire/smtpmail":             {"github.com/wneessen/go-mail"},
 	"internal/wire/smtpmail/smtptest":    {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
 	"internal/wire/webhttp":              {"golang.org/x/net"},
-	"internal/wire/workcommand":          {"golang.org/x/sys"},
+	"internal/wire/workcommand":          {"golang.org/x/sys", "github.com/creack/pty"},
 
-	"internal/edge/bridgeserver": {"github.com/coder/websocket"},
-	"internal/cli/bridgeclient":  {"github.com/coder/websocket", "github.com/modelcontextprotocol/go-sdk"},
-	"internal/edge/a2aserver":    {"github.com/a2aproject/a2a-go/v2"},
+	"internal/edge/bridgeserver":   {"github.com/coder/websocket"},
+	"internal/edge/terminalserver": {"github.com/coder/websocket"},
+	"internal/cli/terminalclient":  {"github.com/coder/websocket", "golang.org/x/term"},
+	"internal/cli/bridgeclient":    {"github.com/coder/websocket", "github.com/modelcontextprotocol/go-sdk"},
+	"internal/edge/a2aserver":      {"github.com/a2aproject/a2a-go/v2"},
 	"internal/edge/httpapi": {
 		otelModule, "github.com/go-chi/chi/v5", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang", "golang.org/x/sync",
 	},

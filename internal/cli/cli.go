@@ -150,6 +150,9 @@ func (inv *invocation) end(err error) int {
 		fmt.Fprintln(inv.stderr, clean(d.text))
 		return exitDetached
 	}
+	if ended, ok := errors.AsType[shellFailed](err); ok {
+		return ended.code
+	}
 	if inv.interrupted(err) {
 		fmt.Fprintln(inv.stderr, "Interrupted. What has begun on the server goes on there.")
 		return exitDetached

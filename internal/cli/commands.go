@@ -122,6 +122,10 @@ type commands struct {
 		Delete    kbDeleteCommand    `cmd:"" help:"Delete a knowledge base with its documents."`
 	} `cmd:"" name:"kb" group:"Knowledge" help:"Knowledge bases: documents that agents search."`
 
+	Workspaces struct {
+		Terminal workspacesTerminalCommand `cmd:"" help:"Open a terminal in a workspace: a shell on its files."`
+	} `cmd:"" group:"Knowledge" help:"Workspaces: files that agents and people share."`
+
 	Models struct {
 		Test modelsTestCommand `cmd:"" help:"Try what a model can do, by a few small calls: whether it is reached, takes the key, streams, calls tools, reads images, keeps a form and thinks. Exits with 1 if it cannot be used."`
 	} `cmd:"" group:"Company" help:"Models: what can be called."`

@@ -25,7 +25,8 @@ func commandPath(node *kong.Node) string {
 // Tests of their areas run what they send.
 var untested = map[string]bool{
 	"serve": true, "bridge": true, "initiative follow": true, "webhooks listen": true, "webhooks redeliver": true,
-	"runs respond": true, "admin secrets forget": true, "migrate sqlite-to-postgres": true,
+	"workspaces terminal": true, // the operator allows it, and the machine can confine programs
+	"runs respond":        true, "admin secrets forget": true, "migrate sqlite-to-postgres": true,
 	"integration connect": true, "integration complete": true, // a person consents at a provider
 }
 
@@ -56,13 +57,14 @@ agentd agent delete scratch --yes`,
 	"run": `agentd run calc "What is 6*7?"
 echo "What is 6*8?" | agentd run calc -
 export RUN=$(agentd run clerk "What is 6*9?" --detach)`,
-	"bridge":       `agentd bridge --dir ~/src/app --name build --commands ask`,
-	"runs list":    `agentd runs list --agent calc --since 1h --status completed,failed`,
-	"runs show":    `agentd runs show $RUN`,
-	"runs tree":    `agentd runs tree $RUN`,
-	"runs approve": `agentd runs approve $RUN`,
-	"runs follow":  `agentd runs follow $RUN`,
-	"runs respond": `agentd runs respond $RUN "The second one."`,
+	"workspaces terminal": `agentd workspaces terminal 01a21dd4-6ac5-769d-90e2-d6c25bba37a5 --dir docs`,
+	"bridge":              `agentd bridge --dir ~/src/app --name build --commands ask`,
+	"runs list":           `agentd runs list --agent calc --since 1h --status completed,failed`,
+	"runs show":           `agentd runs show $RUN`,
+	"runs tree":           `agentd runs tree $RUN`,
+	"runs approve":        `agentd runs approve $RUN`,
+	"runs follow":         `agentd runs follow $RUN`,
+	"runs respond":        `agentd runs respond $RUN "The second one."`,
 	"runs reject": `export RUN=$(agentd run clerk "What is 1+1?" --detach)
 agentd runs reject $RUN --reason "not today" --continue`,
 	"runs fork":     `agentd runs fork $RUN --step 1 --message "Be brief."`,

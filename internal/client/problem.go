@@ -61,6 +61,14 @@ func (p *Problem) temporary() bool {
 	return false
 }
 
+// ProblemOf returns the refusal that an answer is, such as one to the handshake of a
+// WebSocket. The caller closes the answer.
+func ProblemOf(res *http.Response) error {
+	p := readProblem(res)
+	p.Status = res.StatusCode
+	return p
+}
+
 // readProblem reads a refusal. One that is no problem document (a proxy's page,
 // say) is described by its status.
 func readProblem(res *http.Response) *Problem {

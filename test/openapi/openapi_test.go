@@ -60,6 +60,7 @@ import (
 	"agentd/internal/edge/mcpserver"
 	"agentd/internal/edge/openai"
 	"agentd/internal/edge/runstream"
+	"agentd/internal/edge/terminalserver"
 	"agentd/internal/edge/uistream"
 	"agentd/internal/execution/delegation"
 	"agentd/internal/execution/review"
@@ -246,6 +247,6 @@ func endpoints() []httpapi.Raw {
 		(&openai.Chat{Runner: runner}).Routes(), (&openai.ChatProxy{Proxy: proxy}).Routes(), (&anthropic.Messages{Proxy: proxy}).Routes(),
 		(&openai.Embeddings{Proxy: proxy}).Routes(), (&audio.Audio{Proxy: proxy}).Routes(),
 		(&openai.Responses{Runner: runner}).Routes(), (&openai.Files{}).Routes(), (&openai.VectorStores{}).Routes(), (&agui.Server{}).Routes(), (&uistream.Server{}).Routes(), (&mcpserver.Server{Runner: runner}).Routes(), (&integrationpage.Pages{}).Routes(), (&a2aserver.Server{}).Endpoints(),
-		(&bridgeserver.Server{}).Endpoints(),
+		(&bridgeserver.Server{}).Endpoints(), (&terminalserver.Server{}).Endpoints(),
 	)
 }

@@ -16,7 +16,6 @@ import (
 	"agentd/internal/base/media"
 	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
-	"agentd/internal/kernel/audit"
 )
 
 // Bounds of a command beside those of the operator.
@@ -33,6 +32,7 @@ type CommandPolicy struct {
 	Allowed   []string      // programs, by name or by absolute path
 	MaxTime   time.Duration // of one command
 	MemoryMiB int           // of one process
+	Terminal  bool          // admins may open terminals, if Enabled
 }
 
 // allows reports whether a program may be run.
@@ -124,22 +124,17 @@ func (s *Service) RunCommand(ctx context.Context, who authz.Caller, id string, c
 		return nil, err
 	}
 	defer release()
-	h := &harvest{
-		s: s, who: who, id: id, before: map[string]File{},
-		result: &CommandResult{Changed: []string{}, Deleted: []string{}, Refused: []CommandRefusal{}},
-	}
-	if err := h.record(ctx, argv[0]); err != nil {
+	h := newHarvest(s, who, id, files)
+	details, err := json.Marshal(map[string]string{"program": argv[0]}) // its arguments may have secrets
+	if err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		h.before[f.Path] = f
+	if err := h.record(ctx, "workspace.command_run", details); err != nil {
+		return nil, err
 	}
 	ended, err := s.Commands.Runner.Run(ctx, &Program{
 		Argv: argv, Dir: c.Dir, Timeout: c.Timeout, MemoryMiB: policy.MemoryMiB, MaxOutput: maxCommandOutput, Files: files,
-		Open: func(ctx context.Context, f File) (io.ReadCloser, error) {
-			return s.Blobs.Open(ctx, who.TenantID, f.ETag)
-		},
-		Changed: h.take,
+		Open: h.open, Changed: h.take,
 	})
 	if err != nil {
 		return nil, err
@@ -165,6 +160,7 @@ type Commands struct {
 	Places interface {
 		Acquire(ctx context.Context, tenant string) (release func(), err error)
 	}
+	Terminals *Terminals // optional; without it there are none
 }
 
 // permitted returns the words of a command that the operator allows.
@@ -220,17 +216,21 @@ type harvest struct {
 	result *CommandResult
 }
 
-// record records that a program is started. Its arguments may have secrets.
-func (h *harvest) record(ctx context.Context, program string) error {
-	details, err := json.Marshal(map[string]string{"program": program})
-	if err != nil {
-		return err
+func newHarvest(s *Service, who authz.Caller, id string, files []File) *harvest {
+	h := &harvest{s: s, who: who, id: id, before: map[string]File{}, result: newResult()}
+	for _, f := range files {
+		h.before[f.Path] = f
 	}
-	return h.s.Writer.Write(ctx, func(tx txn.Tx) error {
-		return audit.Write(h.s.Audit, tx, h.who, audit.Entry{
-			Action: "workspace.command_run", TargetType: "workspace", TargetID: h.id, Details: details,
-		})
-	})
+	return h
+}
+
+func newResult() *CommandResult {
+	return &CommandResult{Changed: []string{}, Deleted: []string{}, Refused: []CommandRefusal{}}
+}
+
+// open opens the content of a file.
+func (h *harvest) open(ctx context.Context, f File) (io.ReadCloser, error) {
+	return h.s.Blobs.Open(ctx, h.who.TenantID, f.ETag)
 }
 
 func (h *harvest) refuse(path, reason string) {
@@ -269,7 +269,10 @@ func (h *harvest) take(ctx context.Context, name string, content io.Reader) erro
 	if existed {
 		c, mimeType = Conditions{Match: `"` + old.ETag + `"`}, old.MimeType
 	}
-	_, _, err = h.s.Put(ctx, h.who.TenantID, h.id, name, mimeType, staged, c)
+	put, _, err := h.s.Put(ctx, h.who.TenantID, h.id, name, mimeType, staged, c)
+	if err == nil {
+		h.before[name] = *put // a terminal may hand the file over again
+	}
 	return h.outcome(name, err, &h.result.Changed)
 }
 
@@ -294,6 +297,7 @@ func (h *harvest) remove(ctx context.Context, name string) error {
 	if !existed {
 		return nil
 	}
+	delete(h.before, name)
 	err := h.removeIf(ctx, name, old.ETag)
 	if fault.Is(err, fault.NotFound) { // somebody else was faster
 		return nil

@@ -16,6 +16,7 @@ type RunCommand struct {
 	Enabled    bool     `json:"enabled" doc:"Whether commands may be run in workspaces at all; off until the operator switches it on."`
 	Allowed    []string `json:"allowed_commands" maxItems:"200" doc:"Programs that may be run: names that are looked up in the system's directories, as wc, or absolute paths. A shell (sh) runs any other program too."`
 	MaxSeconds int64    `json:"max_timeout_sec" minimum:"1" maximum:"3600" doc:"Seconds that one command may run at most."`
+	Terminal   bool     `json:"terminal_enabled" doc:"Whether admins may open terminals in workspaces, where enabled is set too; off until the operator switches it on. The shell of a terminal runs any program of the system, whatever allowed_commands says; max_timeout_sec and memory_mib bound each process."`
 	MemoryMiB  int64    `json:"memory_mib" minimum:"64" maximum:"65536" doc:"Mebibytes of memory that one process of a command may have."`
 }
 

@@ -91,6 +91,11 @@ func become() (missing []string, err error) {
 			unix.CloseOnExec(fd)
 		}
 	}
+	if o.Terminal {
+		if _, err := unix.FcntlInt(TerminalFD, unix.F_SETFD, 0); err != nil {
+			return nil, fmt.Errorf("the terminal: %w", err)
+		}
+	}
 	if err := o.setLimits(); err != nil {
 		return nil, err
 	}

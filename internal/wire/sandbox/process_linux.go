@@ -42,6 +42,7 @@ type order struct {
 	UID, GID   int
 	SetUser    bool // agentd runs as root: become UID and GID
 	Namespaces bool
+	Terminal   bool // TerminalFD stays open
 
 	ownProc bool // found out by the child: /proc shows its own processes alone
 }
@@ -169,7 +170,7 @@ func (s *Sandbox) probe() ([]string, error) {
 	defer func() { _ = os.RemoveAll(dir) }() // the system cleans up temporary files too
 	o := s.order(dir)
 	o.Probe = true
-	_, answer, err := s.spawn(o, nil)
+	_, answer, err := s.spawn(o, nil, nil)
 	return answer.Missing, err
 }
 
@@ -230,12 +231,13 @@ func (s *Sandbox) Start(spec Spec) (*Process, error) {
 	o.Path, o.Argv, o.Env = spec.Command.Path, append([]string{spec.Command.Path}, spec.Command.Args...), spec.environ(dir)
 	o.Argv = append(o.Argv, spec.Args...)
 	o.Read, o.Offline, o.Limits = readable, spec.Command.Offline, spec.Command.Limits.withDefaults()
+	o.Terminal = spec.Terminal != nil
 	if o.SetUser {
 		err = os.Chown(dir, o.UID, o.GID)
 	}
 	var p *Process
 	if err == nil {
-		p, _, err = s.spawn(o, spec.Stderr)
+		p, _, err = s.spawn(o, spec.Stderr, spec.Terminal)
 	}
 	if err != nil {
 		_ = os.RemoveAll(dir) // the system cleans up temporary files too
@@ -247,7 +249,7 @@ func (s *Sandbox) Start(spec Spec) (*Process, error) {
 
 // spawn starts a child, gives it the order, and waits until it has become the
 // command or failed to.
-func (s *Sandbox) spawn(o order, stderr io.Writer) (*Process, report, error) {
+func (s *Sandbox) spawn(o order, stderr io.Writer, terminal *os.File) (*Process, report, error) {
 	orders, giveOrder, err := os.Pipe()
 	if err != nil {
 		return nil, report{}, err
@@ -266,6 +268,9 @@ func (s *Sandbox) spawn(o order, stderr io.Writer) (*Process, report, error) {
 	cmd.Env = []string{} // nothing of ours
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{orders, answer}
+	if terminal != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, terminal) // TerminalFD
+	}
 	cmd.SysProcAttr = s.attributes(o)
 	cmd.Stderr = stderr
 	cmd.WaitDelay = time.Second // Wait must not wait for error output that a grandchild holds open
@@ -312,6 +317,9 @@ func (s *Sandbox) spawn(o order, stderr io.Writer) (*Process, report, error) {
 }
 
 func (s *Sandbox) attributes(o order) *syscall.SysProcAttr {
+	if o.Terminal && !o.Namespaces {
+		return &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: TerminalFD} // a session is a group too
+	}
 	a := &syscall.SysProcAttr{Setpgid: true}
 	if !o.Namespaces {
 		return a

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"go.uber.org/goleak"
 )
 
@@ -52,6 +53,37 @@ func each(t *testing.T, test func(t *testing.T, s *Sandbox)) {
 // sh is a shell that runs a script with the smallest limits that it takes.
 func sh(script string) Spec {
 	return Spec{Command: Command{Path: "/bin/bash"}, Args: []string{"-c", script}}
+}
+
+// A program has the terminal that it is given, with its size, and can open it by its name.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *Sandbox) {
+		master, tty, err := pty.Open()
+		if err != nil {
+			t.Skipf("no pseudoterminals: %v", err)
+		}
+		defer master.Close()
+		defer tty.Close()
+		if err := pty.Setsize(master, &pty.Winsize{Cols: 91, Rows: 17}); err != nil {
+			t.Fatal(err)
+		}
+		script := "stty size <&5; test -t 5 && echo there; test -e /proc/$$/fd/4 || echo alone"
+		if !s.namespaces { // it has no session of its own there
+			script += "; echo shown >/dev/tty && echo controlled"
+		}
+		spec := sh(script)
+		spec.Terminal = tty
+		got := output(t, s, spec)
+		for _, want := range []string{"17 91\n", "there\n", "alone\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q lacks %q", got, want)
+			}
+		}
+		if !s.namespaces && !strings.Contains(got, "controlled") {
+			t.Errorf("no controlling terminal: %q", got)
+		}
+	})
 }
 
 // output runs a command to its end and returns what it wrote to both outputs.

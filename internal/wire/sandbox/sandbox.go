@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 )
@@ -70,7 +71,14 @@ type Spec struct {
 	Args    []string
 	Env     map[string]string
 	Stderr  io.Writer
+	// Terminal is the end of a pseudoterminal that the program gets as TerminalFD,
+	// beside its pipes. Where there are no namespaces it is the program's controlling
+	// terminal, because the program cannot make a session.
+	Terminal *os.File
 }
+
+// TerminalFD is where a program finds its terminal.
+const TerminalFD = 5
 
 // The users of processes are numbered from firstUser on, where agentd runs as
 // root; distributions leave this range alone.

@@ -20,10 +20,11 @@ import (
 // Main turns the process into a helper if Run made it for that, and returns at once
 // if not. main, and TestMain of tests that run commands, call it before anything else.
 func Main() {
-	if len(os.Args) != 2 || os.Args[1] != childArg {
+	work := map[string]func(io.Reader, io.Writer) error{childArg: help, terminalArg: helpTerminal}
+	if len(os.Args) != 2 || work[os.Args[1]] == nil {
 		return
 	}
-	if err := help(os.Stdin, os.Stdout); err != nil {
+	if err := work[os.Args[1]](os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -38,6 +39,12 @@ func help(in io.Reader, out io.Writer) error {
 	}
 	a := run(r)
 	endOthers()
+	return handOver(out, sent, a)
+}
+
+// handOver sends an answer, and the files that are new or were written to since the
+// last time.
+func handOver(out io.Writer, sent map[string]fs.FileInfo, a *answer) error {
 	left, err := look(sent, a)
 	if err != nil {
 		return err
@@ -51,8 +58,12 @@ func help(in io.Reader, out io.Writer) error {
 		return err
 	}
 	for _, path := range left {
-		if err := pack(packed, path); err != nil {
+		info, err := pack(packed, path)
+		if err != nil {
 			return err
+		}
+		if info != nil {
+			sent[path] = info
 		}
 	}
 	return packed.Close()
@@ -170,16 +181,27 @@ func look(sent map[string]fs.FileInfo, a *answer) (left []string, err error) {
 	return left, err
 }
 
-// pack sends a file as it is now.
-func pack(packed *tar.Writer, path string) error {
+// pack sends a file as it is now, and returns how that is; nil if it cannot be read.
+func pack(packed *tar.Writer, path string) (fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // the program took its own rights to it away
+		return nil, nil // the program took its own rights to it away
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return nil
+		return nil, nil
 	}
-	return writeEntry(packed, filePrefix+filepath.ToSlash(path), info.Size(), info.ModTime(), f)
+	// It may grow and shrink while a terminal hands it over.
+	content := io.LimitReader(io.MultiReader(f, zeros{}), info.Size())
+	return info, writeEntry(packed, filePrefix+filepath.ToSlash(path), info.Size(), info.ModTime(), content)
+}
+
+// zeros are read where a file became shorter.
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

@@ -2,6 +2,8 @@ package workcommand
 
 import (
 	"os"
+	"os/exec"
+	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,4 +30,19 @@ func endOthers() {
 	if os.Getpid() == 1 {
 		_ = syscall.Kill(-1, syscall.SIGKILL) // there may be none
 	}
+}
+
+// inSession makes the shell the first process of a session at its terminal. Without
+// namespaces the sandbox has done that for the helper, and the shell has no jobs.
+func inSession(cmd *exec.Cmd) {
+	if os.Getpid() == 1 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	}
+}
+
+// keepSignals keeps what is typed, and the end of the line, from ending the helper where
+// it is in the session of the shell.
+func keepSignals() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 }

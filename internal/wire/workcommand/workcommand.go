@@ -60,6 +60,7 @@ type answer struct {
 	ExitCode  int      `json:"exit_code"`
 	TimedOut  bool     `json:"timed_out"`
 	Same      []string `json:"same"` // files that are as they were sent
+	More      bool     `json:"more"` // of a terminal: it goes on
 }
 
 // Runner implements workspace.Runner.
@@ -168,39 +169,9 @@ func writeEntry(out *tar.Writer, name string, size int64, written time.Time, con
 
 // receive reads what the helper sends. All of it may be made up.
 func receive(ctx context.Context, from io.Reader, p *workspace.Program) (*workspace.Ended, error) {
-	in := tar.NewReader(io.LimitReader(from, (2*diskMiB)<<20))
-	first, err := in.Next()
+	a, there, err := receiveFiles(ctx, from, p.Changed, func() {})
 	if err != nil {
 		return nil, err
-	}
-	if first.Name != headName {
-		return nil, fmt.Errorf("workcommand: the answer begins with %.100q", first.Name)
-	}
-	head, err := io.ReadAll(io.LimitReader(in, 32<<20))
-	if err != nil {
-		return nil, err
-	}
-	var a answer
-	if err := json.Unmarshal(head, &a); err != nil {
-		return nil, err
-	}
-	there := map[string]bool{}
-	for _, path := range a.Same {
-		there[path] = true
-	}
-	for {
-		entry, err := in.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		path := entry.Name[min(len(filePrefix), len(entry.Name)):]
-		there[path] = true
-		if err := p.Changed(ctx, path, in); err != nil {
-			return nil, err
-		}
 	}
 	ended := &workspace.Ended{
 		Output: a.Output[:min(len(a.Output), p.MaxOutput)], Truncated: a.Truncated, ExitCode: a.ExitCode, TimedOut: a.TimedOut, Failed: a.Failed,
@@ -211,6 +182,47 @@ func receive(ctx context.Context, from io.Reader, p *workspace.Program) (*worksp
 		}
 	}
 	return ended, nil
+}
+
+// receiveFiles reads an answer with its files, and returns which files there are. It calls
+// begun when the answer begins.
+func receiveFiles(
+	ctx context.Context, from io.Reader, changed func(context.Context, string, io.Reader) error, begun func(),
+) (a answer, there map[string]bool, err error) {
+	in := tar.NewReader(io.LimitReader(from, (2*diskMiB)<<20))
+	first, err := in.Next()
+	if err != nil {
+		return a, nil, err
+	}
+	begun()
+	if first.Name != headName {
+		return a, nil, fmt.Errorf("workcommand: the answer begins with %.100q", first.Name)
+	}
+	head, err := io.ReadAll(io.LimitReader(in, 32<<20))
+	if err != nil {
+		return a, nil, err
+	}
+	if err := json.Unmarshal(head, &a); err != nil {
+		return a, nil, err
+	}
+	there = map[string]bool{}
+	for _, path := range a.Same {
+		there[path] = true
+	}
+	for {
+		entry, err := in.Next()
+		if err == io.EOF {
+			return a, there, nil
+		}
+		if err != nil {
+			return a, nil, err
+		}
+		path := entry.Name[min(len(filePrefix), len(entry.Name)):]
+		there[path] = true
+		if err := changed(ctx, path, in); err != nil {
+			return a, nil, err
+		}
+	}
 }
 
 // bounded keeps the first bytes that are written to it. It is no bytes.Buffer, whose

@@ -132,7 +132,7 @@ func Operations(n *apptest.Server) []*Operation {
 	}
 	for _, raw := range raws {
 		if raw.ID == "" || raw.Upgrade {
-			continue // a page for browsers, with nothing of a company; or a WebSocket, which test/e2e/machines tests
+			continue // a page for browsers, with nothing of a company; or a WebSocket, which test/e2e/machines and operator.TestTerminal test
 		}
 		o := add(raw.Row)
 		o.RPCErrors = raw.Path == mcpserver.Path || raw.Path == a2aserver.Path

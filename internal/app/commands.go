@@ -69,7 +69,7 @@ const (
 
 // workspaceCommands is what commands in workspaces need. They get a sandbox of their own
 // when the first one runs.
-func workspaceCommands(p *platform) *workspace.Commands {
+func workspaceCommands(p *platform) (*workspace.Commands, workspace.TerminalOpener) {
 	runner := &workcommand.Runner{New: func() (*sandbox.Sandbox, error) {
 		box, err := newSandbox(p)
 		if err != nil {
@@ -85,8 +85,8 @@ func workspaceCommands(p *platform) *workspace.Commands {
 				Terminal: c.Terminal,
 			}
 		},
-		Places: share.New(runners, runnersEach, runnersWait), Runner: runner, Terminals: &workspace.Terminals{Opener: runner},
-	}
+		Places: share.New(runners, runnersEach, runnersWait), Runner: runner,
+	}, runner
 }
 
 // hidden returns the files and directories that no command may read.

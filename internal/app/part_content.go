@@ -38,6 +38,7 @@ type content struct {
 	files      *file.Service
 	placement  *workspacesql.Store
 	workspaces *workspace.Service
+	terminals  *workspace.Terminals
 	artifacts  *artifact.Service
 	search     *retrieval.Service
 	memory     *memory.Service
@@ -73,10 +74,12 @@ func newContent(p *platform, models *models, accounts *accounts) *content {
 			return err
 		},
 	}
+	commands, opener := workspaceCommands(p)
 	c.workspaces = &workspace.Service{
 		Table: c.placement, Blobs: c.blobs, Writer: p.db, Cursors: p.cursors, Clock: p.clock, Audit: p.audit, Quota: accounts.usage,
-		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait), Commands: workspaceCommands(p),
+		Artifact: c.openArtifact, Searches: share.New(readers, 1, readersWait), Commands: commands,
 	}
+	c.terminals = &workspace.Terminals{Workspaces: c.workspaces, Opener: opener}
 	c.code = newCodeTool(p, c)
 	files := uploadedFiles{c.files}
 	texts := &doctext.Extractor{Parse: extractor.Text}
@@ -118,7 +121,7 @@ func (c *content) part(p *platform) part {
 		routes: slices.Concat(
 			c.files.Routes(), c.workspaces.Routes(), c.artifacts.Routes(), c.memory.Routes(), c.knowledge.Routes(),
 		),
-		endpoints: (&terminalserver.Server{Workspaces: c.workspaces, Log: p.log}).Endpoints(),
+		endpoints: (&terminalserver.Server{Terminals: c.terminals, Log: p.log}).Endpoints(),
 		workers: []worker{
 			p.worker(retrieval.WorkKind, 8, c.search.Handle),
 			p.worker(memory.ExtractKind, 8, c.memory.Extract),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/creack/pty"
@@ -60,6 +61,11 @@ func TestTerminalIsRestored(t *testing.T) {
 			var got []string
 			c := serveTerminal(t, func(r *http.Request, conn *websocket.Conn) {
 				got = append(got, r.URL.RawQuery, r.Header.Get("Authorization"))
+				tick := time.NewTicker(time.Millisecond)
+				defer tick.Stop()
+				for state, err := term.GetState(int(tty.Fd())); err == nil && *state == *before; state, err = term.GetState(int(tty.Fd())) {
+					<-tick.C
+				}
 				if _, err := master.Write([]byte("\x03\r")); err != nil { // raw: no signal, no line
 					t.Error(err)
 				}

@@ -160,7 +160,6 @@ type Commands struct {
 	Places interface {
 		Acquire(ctx context.Context, tenant string) (release func(), err error)
 	}
-	Terminals *Terminals // optional; without it there are none
 }
 
 // permitted returns the words of a command that the operator allows.

@@ -65,7 +65,8 @@ type TerminalOpener interface {
 
 // Terminals are the terminals of a node. Use one for all workspaces.
 type Terminals struct {
-	Opener TerminalOpener
+	Workspaces *Service
+	Opener     TerminalOpener
 
 	mu   sync.Mutex
 	all  int
@@ -111,26 +112,24 @@ func (ts *Terminals) count(tenant, workspace string, n int) {
 	}
 }
 
-// TerminalsOn returns FEATURE_DISABLED unless the operator allows terminals.
-func (s *Service) TerminalsOn() error {
-	if s.Commands != nil && s.Commands.Terminals != nil {
-		if p := s.Commands.Policy(); p.Enabled && p.Terminal {
-			return nil
-		}
+// On returns FEATURE_DISABLED unless the operator allows terminals.
+func (ts *Terminals) On() error {
+	if p := ts.Workspaces.Commands.Policy(); p.Enabled && p.Terminal {
+		return nil
 	}
 	return fault.New(fault.Forbidden, "FEATURE_DISABLED", "The operator of this service has not switched on terminals in workspaces.")
 }
 
-// MayOpenTerminal returns why no terminal can be opened in a workspace. Errors:
+// MayOpen returns why no terminal can be opened in a workspace. Errors:
 // fault.NotFound; FEATURE_DISABLED; fault.Unsupported.
-func (s *Service) MayOpenTerminal(ctx context.Context, who authz.Caller, id string) error {
-	if err := s.Check(ctx, who.TenantID, id); err != nil {
+func (ts *Terminals) MayOpen(ctx context.Context, who authz.Caller, id string) error {
+	if err := ts.Workspaces.Check(ctx, who.TenantID, id); err != nil {
 		return err
 	}
-	if err := s.TerminalsOn(); err != nil {
+	if err := ts.On(); err != nil {
 		return err
 	}
-	return s.Commands.Terminals.Opener.Ready()
+	return ts.Opener.Ready()
 }
 
 // TakenOver is what a workspace took over from a terminal.
@@ -156,13 +155,14 @@ type Terminal struct {
 	in, out atomic.Int64
 }
 
-// OpenTerminal opens a terminal on a copy of a workspace's files. The caller calls End.
-// Errors: those of MayOpenTerminal; fault.Limited where too many are open; fault.Invalid;
+// Open opens a terminal on a copy of a workspace's files. The caller calls End.
+// Errors: those of MayOpen; fault.Limited where too many are open; fault.Invalid;
 // WORKSPACE_TOO_LARGE.
-func (s *Service) OpenTerminal(ctx context.Context, who authz.Caller, id string, spec TerminalSpec) (*Terminal, error) {
-	if err := s.MayOpenTerminal(ctx, who, id); err != nil {
+func (ts *Terminals) Open(ctx context.Context, who authz.Caller, id string, spec TerminalSpec) (*Terminal, error) {
+	if err := ts.MayOpen(ctx, who, id); err != nil {
 		return nil, err
 	}
+	s := ts.Workspaces
 	dir, problem := clean(spec.Dir)
 	if problem != "" {
 		return nil, fault.BadFields(fault.Field{Field: "workdir", Message: problem})
@@ -175,7 +175,7 @@ func (s *Service) OpenTerminal(ctx context.Context, who authz.Caller, id string,
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.Commands.Terminals.enter(who.TenantID, id)
+	leave, err := ts.enter(who.TenantID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (s *Service) OpenTerminal(ctx context.Context, who authz.Caller, id string,
 	policy := s.Commands.Policy()
 	err = t.h.record(ctx, "workspace.terminal_opened", nil)
 	if err == nil {
-		t.Screen, err = s.Commands.Terminals.Opener.OpenTerminal(ctx, &Shell{
+		t.Screen, err = ts.Opener.OpenTerminal(ctx, &Shell{
 			Dir: dir, Cols: spec.Cols, Rows: spec.Rows, CPU: policy.MaxTime, MemoryMiB: policy.MemoryMiB, Files: files,
 			Open: t.h.open, Changed: t.h.take, Deleted: t.h.remove,
 			Saved: func() {

@@ -50,8 +50,8 @@ const (
 
 // Server serves terminals.
 type Server struct {
-	Workspaces *workspace.Service
-	Log        *slog.Logger
+	Terminals *workspace.Terminals
+	Log       *slog.Logger
 	// Idle and Longest are how long a terminal may be open, without input and at all; 0: 30
 	// minutes and 8 hours.
 	Idle, Longest time.Duration
@@ -90,7 +90,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, who authz.Caller)
 	if who.StreamOnly {
 		return fault.New(fault.Forbidden, "", "A stream token reads streams; a terminal needs a key or a signed-in person.")
 	}
-	if err := s.Workspaces.MayOpenTerminal(r.Context(), who, in.WorkspaceID); err != nil {
+	if err := s.Terminals.MayOpen(r.Context(), who, in.WorkspaceID); err != nil {
 		return err
 	}
 	if !httpapi.IsUpgrade(r) {
@@ -104,7 +104,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, who authz.Caller)
 	c := &connection{s: s, socket: socket}
 	ctx, cancel := context.WithCancel(socket.Context())
 	defer cancel()
-	c.terminal, err = s.Workspaces.OpenTerminal(ctx, who, in.WorkspaceID, workspace.TerminalSpec{
+	c.terminal, err = s.Terminals.Open(ctx, who, in.WorkspaceID, workspace.TerminalSpec{
 		Dir: in.Workdir, Cols: uint16(in.Cols), Rows: uint16(in.Rows), Saved: c.saved,
 	})
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *connection) wait(left <-chan struct{}) ending {
 			if time.Since(time.Unix(0, c.typed.Load())) > idle {
 				return ending{closeTime, "idle", "Nothing was typed for too long; open another terminal."}
 			}
-			if err := c.s.Workspaces.TerminalsOn(); err != nil {
+			if err := c.s.Terminals.On(); err != nil {
 				return ending{closeOff, "switched off", fault.From(err).Detail}
 			}
 		}

@@ -198,6 +198,13 @@ func send(ctx context.Context, conn *websocket.Conn, in io.Reader, ends bool) {
 	}
 }
 
+// resized is a frame to the server.
+type resized struct {
+	Type string `json:"type"` // resize
+	Cols int    `json:"cols"`
+	Rows int    `json:"rows"`
+}
+
 // resize tells the server the size of the terminal when it changes. Looking at it works on
 // every system. It is a goroutine, which ends with ctx.
 func resize(ctx context.Context, conn *websocket.Conn, out *os.File) {
@@ -215,7 +222,7 @@ func resize(ctx context.Context, conn *websocket.Conn, out *os.File) {
 			continue
 		}
 		cols, rows = c, r
-		text, err := json.Marshal(map[string]any{"type": "resize", "cols": c, "rows": r})
+		text, err := json.Marshal(resized{"resize", c, r})
 		if err != nil || write(ctx, conn, websocket.MessageText, text) != nil {
 			return
 		}

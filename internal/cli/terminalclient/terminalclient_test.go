@@ -66,7 +66,7 @@ func TestTerminalIsRestored(t *testing.T) {
 				for state, err := term.GetState(int(tty.Fd())); err == nil && *state == *before; state, err = term.GetState(int(tty.Fd())) {
 					<-tick.C
 				}
-				if _, err := master.Write([]byte("\x03\r")); err != nil { // raw: no signal, no line
+				if _, err := master.WriteString("\x03\r"); err != nil { // raw: no signal, no line
 					t.Error(err)
 				}
 				for typed := ""; len(typed) < 2; {
@@ -95,7 +95,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			if breaks != (err != nil) || !breaks && code != 3 {
 				t.Errorf("ended with %d %v", code, err)
 			}
-			want := []string{"cols=91&rows=17&workdir=docs", "Bearer svc_key", "\x03\r", `{"cols":100,"rows":30,"type":"resize"}<nil>`}
+			want := []string{"cols=91&rows=17&workdir=docs", "Bearer svc_key", "\x03\r", `{"type":"resize","cols":100,"rows":30}<nil>`}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -68,6 +68,7 @@ func (w *world) heal() {
 	}
 	w.families()
 	w.metered()
+	w.checkVotes()
 }
 
 // unfinished returns the runs that have not ended.
@@ -207,6 +208,10 @@ func (w *world) people() {
 	}
 	if w.chance(10) {
 		w.legislate()
+		return
+	}
+	if w.chance(25) {
+		w.vote()
 		return
 	}
 	ctx, tenant := context.Background(), w.who.TenantID

@@ -19,8 +19,9 @@ const (
 
 // verdict is what the rules made of an act, and when.
 type verdict struct {
-	effect policy.Effect
-	at     time.Time
+	effect  policy.Effect
+	at      time.Time
+	changes int // of the laws, when it was judged
 }
 
 // legislate changes a rule: for a tool, the model, or all that the agent does.
@@ -40,9 +41,13 @@ func (w *world) legislate() {
 type simGovernor struct{ n *simNode }
 
 // Judge implements policy.Governor.
-func (g simGovernor) Judge(_ context.Context, r policy.Run, act policy.Act) (ruling policy.Ruling, err error) {
+func (g simGovernor) Judge(ctx context.Context, r policy.Run, act policy.Act) (ruling policy.Ruling, err error) {
 	w := g.n.w
 	rest(g.n.moment(3))
+	ruling, changes, err := g.byLaw(ctx, r, act)
+	if err != nil {
+		return ruling, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, action := range append([]string{everything}, act.Actions...) {
@@ -53,7 +58,7 @@ func (g simGovernor) Judge(_ context.Context, r policy.Run, act policy.Act) (rul
 			})
 		}
 	}
-	w.rulings[r.RunID+act.Actions[0]+string(act.Arguments)] = verdict{ruling.Effect, time.Now()}
+	w.rulings[r.RunID+act.Actions[0]+string(act.Arguments)] = verdict{ruling.Effect, time.Now(), changes}
 	return ruling, nil
 }
 
@@ -75,6 +80,7 @@ func (w *world) obey(ctx context.Context, c tool.Call) {
 	w.mu.Lock()
 	v, known := w.rulings[c.RunID+"tool:"+c.Name+arguments]
 	w.mu.Unlock()
+	w.obeysLaws("tool:"+c.Name, v)
 	switch {
 	case !known || !v.at.Equal(time.Now()):
 		w.t.Errorf("seed %d: the call %s of %s was judged at %v and made at %v", w.seed, c.ID, c.Name, v.at, time.Now())

@@ -100,6 +100,7 @@ var mustHappen = []string{
 	"tool: needs authorization", "tool: outcome unknown", "tool: died under way", "tool: repeated",
 	"rule changed", "rule: warn of a call", "rule: require_approval of a call", "rule: block of a call", "rule: revoke_permissions of a call",
 	"rule: terminate_agent of a call", "rule: warn of a model", "rule: block of a model", "rule: terminate_agent of a model",
+	"vote: proposed", "vote: castBallot", "vote: tallyVotes", "vote: passed", "vote: rejected", "law: block", "law: require_approval", "law: held for an act",
 	"completed", "failed", "cancelled", "timeout", "rejected", "expired", "out of time", "run resumed after a crash",
 }
 

@@ -23,6 +23,7 @@ import (
 	"agentd/internal/execution/engine"
 	"agentd/internal/execution/run"
 	"agentd/internal/execution/run/runsql"
+	"agentd/internal/governance/constitution"
 	"agentd/internal/kernel/event"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
@@ -72,6 +73,8 @@ type world struct {
 	spent      map[string]float64       // US dollars of all runs that spend from a budget, by its id
 	rules      map[string]policy.Effect // by action
 	rulings    map[string]verdict       // the newest, by run, action and arguments
+	laws       laws
+	judges     []*constitution.Service // of all nodes
 }
 
 // play simulates one world.
@@ -86,7 +89,7 @@ func play(t *testing.T, cfg sqldb.Config, kind sqldbtest.Engine, seed uint64, ta
 		who:     authz.Caller{TenantID: ident.New(), UserID: ident.New(), Role: authz.Owner, Scopes: []authz.Scope{authz.Wildcard}},
 		healthy: make(chan struct{}), asked: map[string]int{}, effects: map[string]int{}, paid: map[string]int{}, lasting: map[string]bool{}, accepted: map[string]bool{},
 		decided: map[string]int{}, seen: map[string]*journal{}, spent: map[string]float64{},
-		rules: map[string]policy.Effect{}, rulings: map[string]verdict{},
+		rules: map[string]policy.Effect{}, rulings: map[string]verdict{}, laws: laws{counted: map[string]int{}},
 	}
 	w.agents = &agents{spec: w.agent()}
 	if luck := seeded(seed, "limits"); luck.IntN(2) == 0 {
@@ -195,14 +198,15 @@ func (w *world) isHealthy() bool {
 // reaches the world.
 type simNode struct {
 	*run.Service
-	w       *world
-	name    string
-	runner  *work.Runner
-	limiter *model.Limiter
-	dead    atomic.Bool
-	gone    chan struct{} // closed when what ran in it has ended
-	quit    func()
-	once    sync.Once
+	w        *world
+	republic republic
+	name     string
+	runner   *work.Runner
+	limiter  *model.Limiter
+	dead     atomic.Bool
+	gone     chan struct{} // closed when what ran in it has ended
+	quit     func()
+	once     sync.Once
 
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -222,6 +226,10 @@ const (
 func (w *world) open(name string, slots int) *simNode {
 	w.names++
 	n := &simNode{w: w, name: name, gone: make(chan struct{}), rng: rand.New(rand.NewPCG(w.seed, uint64(100+w.names)))}
+	n.republic = n.found()
+	w.mu.Lock()
+	w.judges = append(w.judges, n.republic.laws)
+	w.mu.Unlock()
 	hub := w.hub
 	if hub == nil {
 		hub = event.NewHub()

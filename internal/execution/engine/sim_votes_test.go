@@ -32,7 +32,7 @@ import (
 	"agentd/internal/store/resourcesql"
 )
 
-// lawLag is how long a law may be in force before a node that hears nothing of others
+// lawLag is how long a law may be in force before a node that receives nothing from others
 // judges by it.
 const lawLag = time.Second
 
@@ -80,7 +80,7 @@ type noInbox struct{}
 
 func (noInbox) SendTx(txn.Tx, string, inbox.Item) error { return nil }
 
-// lawChanged reaches all nodes where they hear of each other.
+// lawChanged reaches all nodes where they are connected.
 func (w *world) lawChanged(tenant string) {
 	if w.hub == nil {
 		return
@@ -200,8 +200,8 @@ func (w *world) vote() {
 	w.obeyAtOnce()
 }
 
-// obeyAtOnce has every node judge acts at the moment at which a vote is over. Those that
-// hear of each other judge by what was voted, without any time in between.
+// obeyAtOnce has every node judge acts at the moment at which a vote is over. Nodes that
+// are connected judge by what was voted, without any time in between.
 func (w *world) obeyAtOnce() {
 	if w.hub == nil {
 		return

@@ -38,7 +38,7 @@ func newInsight(
 ) *insight {
 	i := &insight{}
 	i.evaluations = evaluation.New(p.kernel, evaluation.Options{
-		Store:   evaluationsql.New(p.db),
+		Store:   announcedEvaluations{evaluationsql.New(p.db), p.announce},
 		Runs:    measuredRuns{execution.runs, runsql.New(p.db), runsql.NewOutcomes(p.db)},
 		Agents:  measuredAgents{agents.agents},
 		AgentTx: agents.lockTx, Models: agents.proxy, Embed: embedder(models, agents), Hooks: out.caller(p), CheckURL: outbound.CheckURL,

@@ -7,7 +7,11 @@ import (
 	"agentd/internal/delivery/live"
 	"agentd/internal/delivery/waiting"
 	"agentd/internal/execution/run"
+	"agentd/internal/insight/evaluation"
+	"agentd/internal/insight/evaluation/evaluationsql"
 	"agentd/internal/kernel/resource"
+	"agentd/internal/teams/mission"
+	"agentd/internal/teams/mission/missionsql"
 )
 
 // newLive is the stream of what changes. It comes after all kinds of resources.
@@ -22,6 +26,9 @@ func newLive(p *platform, delivery *delivery, x *execution, inbox *waiting.Servi
 			{Kind: "run", Readers: may("runs:read"), Row: live.RowOf(runs.Row)},
 			{Kind: "approval", Readers: may("runs:read"), Row: live.RowOf(runs.ApprovalRow)},
 			{Kind: "session", Readers: may("sessions:read"), Row: live.RowOf(x.sessions.Row)},
+			{Kind: "mission", Readers: may("agents:read"), Row: rowOf(missionsql.New(p.db).Get, mission.ViewOf)},
+			{Kind: "evaluation", Readers: may("evaluations:read"), Row: rowOf(evaluationsql.New(p.db).Get, evaluation.ViewOf)},
+			{Kind: "webhook", Readers: may("webhooks:read"), Row: live.RowOf(delivery.webhooks.Row)},
 			{Kind: "notification", Readers: may("notifications:read")},
 		},
 		Counters: []live.Counter{

@@ -14,7 +14,7 @@ import (
 func newMissions(p *platform, crew *objective.Crew, agents *agents, grouped *teams) *mission.Service {
 	sessions := sessionsql.New(p.db)
 	return mission.New(mission.Deps{
-		Crew: crew, Missions: missionsql.New(p.db), Agent: strategists{agents.agents}.CheckTx, Cursors: p.cursors,
+		Crew: crew, Missions: announcedMissions{missionsql.New(p.db), p.announce}, Agent: strategists{agents.agents}.CheckTx, Cursors: p.cursors,
 		Team: func(tx txn.Tx, tenant, id string) error {
 			_, err := grouped.teams.Store().GetTx(tx, tenant, id)
 			return err

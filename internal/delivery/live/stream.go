@@ -25,7 +25,7 @@ const (
 )
 
 type streamIn struct {
-	Kinds       string `query:"kinds" maxLength:"2000" doc:"Kinds of things whose changes are sent, with commas: run, session, approval, notification, agent and the other kinds of resources. Left out: all that you may read. none: none."`
+	Kinds       string `query:"kinds" maxLength:"2000" doc:"Kinds of things whose changes are sent, with commas: run, session, approval, notification, mission, evaluation, webhook, agent and the other kinds of resources. Left out: all that you may read. none: none."`
 	Follow      string `query:"follow" maxLength:"4000" doc:"Up to 20 runs and sessions whose events are sent too, with commas: run:ID, session:ID. An event's id after an @ resumes after it, and @latest begins with what happens next: run:ID@42. The runs that a followed run starts are followed with it."`
 	LastEventID string `header:"Last-Event-ID" query:"last_event_id"`
 }

@@ -210,6 +210,11 @@ func (s *Service) get(ctx context.Context, who authz.Caller, in *oneIn) (View, e
 	return sub.view(), nil
 }
 
+// Row returns a subscription as lists show it. Errors: fault.NotFound.
+func (s *Service) Row(ctx context.Context, tenant, id string) (View, error) {
+	return s.get(ctx, authz.Caller{TenantID: tenant}, &oneIn{WebhookID: id})
+}
+
 type anyIn struct {
 	WebhookID string `path:"webhookId" format:"any" maxLength:"200"`
 }

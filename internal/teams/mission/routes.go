@@ -236,6 +236,9 @@ func (s *Service) get(ctx context.Context, who authz.Caller, in *idIn) (View, er
 	return show(r), nil
 }
 
+// ViewOf returns a mission as lists show it.
+func ViewOf(r *Record) View { return show(r) }
+
 func (s *Service) list(ctx context.Context, who authz.Caller, in *listIn) (*list, error) {
 	scope := page.ScopeOf(who.TenantID, "missions", in)
 	after, err := s.Cursors.Open(scope, in.Cursor)

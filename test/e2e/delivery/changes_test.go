@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -180,4 +181,39 @@ func TestChangesOfApprovals(t *testing.T) {
 	apptest.CheckCode(t, narrow.Do("GET", "/api/v1/changes/stream?follow=run:"+run, nil), 403, "MISSING_SCOPE")
 	apptest.CheckCode(t, n.Do("GET", "/api/v1/changes/stream?kinds=gadgets", nil), 400, "INVALID_QUERY")
 	apptest.CheckCode(t, other.Do("GET", "/api/v1/changes/stream?follow=run:"+run, nil), 404, "NOT_FOUND")
+}
+
+// Missions, evaluations and webhooks, which are no kinds of resources, are seen too.
+func TestChangesOfWhatIsAtWork(t *testing.T) {
+	t.Parallel()
+	n := apptest.Start(t, nil)
+	makeHook := func() string {
+		body := object{"url": "https://example.com/hook", "events": []string{"eval.auto_rollback"}}
+		return n.Expect(201, "POST", "/api/v1/webhooks", body)["webhook_id"].(string)
+	}
+	old := makeHook()
+	wanted := map[string]bool{"mission created": true, "mission completed": true, "evaluation completed": true, "webhook created": true, "webhook deleted": true}
+	frames := watch(n, "?kinds=mission,evaluation,webhook", func(f apptest.Frame) bool {
+		if f.Name == "changed" {
+			c := f.Object(t)
+			row, _ := c["row"].(object)
+			delete(wanted, fmt.Sprint(c["kind"], " ", c["op"]))
+			delete(wanted, fmt.Sprint(c["kind"], " ", row["status"]))
+		}
+		return len(wanted) == 0
+	})
+	agent := n.CreateAgent(nil)
+	session := n.Expect(201, "POST", "/api/v1/sessions", object{"agent_id": agent})["session_id"]
+	n.Expect(201, "POST", "/api/v1/missions", object{
+		"session_id": session, "goal": "A garden", "plan": object{"objectives": []object{{"title": "Dig"}}},
+	})
+	at := "/api/v1/agents/" + agent
+	set := n.Expect(201, "POST", at+"/datasets", object{"name": "Echoes", "cases": []object{{"input": "say: one", "expected_output": "one"}}})
+	n.Expect(201, "POST", at+"/evaluations", object{"dataset_id": set["dataset_id"]})
+	makeHook()
+	n.Do("DELETE", "/api/v1/webhooks/"+old, nil)
+	<-frames
+	if len(wanted) > 0 {
+		t.Errorf("not seen: %v", wanted)
+	}
 }

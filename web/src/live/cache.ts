@@ -25,6 +25,8 @@ const kinds: Record<string, { list?: string; id?: string; newestFirst?: boolean;
   team: { list: '/api/v1/teams', id: 'team_id' },
   guardrail: { list: '/api/v1/guardrails', id: 'guardrail_id' },
   initiative: { list: '/api/v1/initiatives', id: 'initiative_id' },
+  mission: { list: '/api/v1/missions', id: 'mission_id' },
+  evaluation: { also: ['/evaluations', '/experiments'] },
   visitor_report: { list: '/api/v1/visitor-reports' },
   proposal: { also: ['/governance/'] },
   ambassador_request: { also: ['/governance/'] },

@@ -48,7 +48,6 @@ export default function Evaluations({ agent, section, id }: { agent: Schema<'Age
       params,
       idOf: (r) => text(r.eval_run_id),
       nameOf: (r) => shortId(text(r.eval_run_id)),
-      meanwhile: (rows) => (rows.some((r) => !over.has(text(r.status))) ? 3000 : false),
       create: { path: '/api/v1/agents/{agentId}/evaluations', role: 'developer', label: s.run, start: datasets.rows[0] ? { dataset_id: datasets.rows[0].dataset_id } : {} },
       refs,
       columns: [
@@ -180,8 +179,8 @@ function OneEvaluation({ agent, id, names }: { agent: string; id: string; names:
   const path = { path: { agentId: agent, evalRunId: id } };
   const me = useMe();
   const [failedOnly, setFailedOnly] = useState(false);
-  const q = useGet<EvalRun>('/api/v1/agents/{agentId}/evaluations/{evalRunId}', path, { meanwhile: (r) => (r && over.has(r.status) ? false : 2000) });
-  const results = useGet<Schema<'EvalResultList'>>('/api/v1/agents/{agentId}/evaluations/{evalRunId}/results', { ...path, query: { limit: 100 } }, { meanwhile: () => (q.data && over.has(q.data.status) ? false : 2000) });
+  const q = useGet<EvalRun>('/api/v1/agents/{agentId}/evaluations/{evalRunId}', path, { every: (r) => (r && over.has(r.status) ? false : 2000) });
+  const results = useGet<Schema<'EvalResultList'>>('/api/v1/agents/{agentId}/evaluations/{evalRunId}/results', { ...path, query: { limit: 100 } }, { every: () => (q.data && over.has(q.data.status) ? false : 2000) });
   const cases = useCases(agent, q.data?.dataset_id ?? '');
   const r = q.data;
   if (!r) return <Block q={q}>{() => null}</Block>;

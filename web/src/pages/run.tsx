@@ -312,6 +312,7 @@ function Timeline({ run, live, chosen, onChoose, onFork }: { run: Run; live: boo
   const end = Math.max(begin + 1, ...rows.map((r) => (r.span.end ? Date.parse(r.span.end) : live ? now : begin)));
   const at = rows.findIndex((r) => r.span.span_id === chosen);
   const sel = rows[at];
+  const shown = sel ?? rows.find((r) => r.span.status === 'failed'); // why it failed is what one looks for first
   const fold = useMemo(() => folded(rows, begin, end), [rows, begin, end]);
   const x = (t: number) => scale(t, begin, end, fold);
   const commands = useMemo<Command[]>(() => {
@@ -400,7 +401,7 @@ function Timeline({ run, live, chosen, onChoose, onFork }: { run: Run; live: boo
           {q.data.has_more && <span>{s.moreSpans}</span>}
         </div>
       </div>
-      <aside aria-label={s.step}>{sel ? <StepPanel run={run} row={sel} onFork={onFork} /> : <p className="t2 fs12">{s.chooseStep}</p>}</aside>
+      <aside aria-label={s.step}>{shown ? <StepPanel run={run} row={shown} onFork={onFork} /> : <p className="t2 fs12">{s.chooseStep}</p>}</aside>
     </div>
   );
 }

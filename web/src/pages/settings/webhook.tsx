@@ -14,7 +14,7 @@ type Delivery = Schema<'WebhookDelivery'>;
 export function Webhook({ id, chosen }: { id: string; chosen?: string }) {
   const path = { path: { webhookId: id } };
   const hook = useGet<Schema<'WebhookSubscription'>>('/api/v1/webhooks/{webhookId}', path, { every: 5000 });
-  const list = useGet<{ deliveries: Delivery[]; total: number }>('/api/v1/webhooks/{webhookId}/deliveries', { ...path, query: { limit: 100 } }, { every: 3000, meanwhile: (l) => (l?.deliveries.some((d) => d.status === 'pending') ? 3000 : false) });
+  const list = useGet<{ deliveries: Delivery[]; total: number }>('/api/v1/webhooks/{webhookId}/deliveries', { ...path, query: { limit: 100 } }, { every: 3000 });
   const [asking, setAsking] = useState(false);
   const w = hook.data;
   const act = (p: Promise<unknown>, what: string) => void p.then(() => toast(what), (e: Error) => toast(e.message, true));

@@ -102,7 +102,8 @@ func newWebhooks(p *platform, out *egress, accounts *accounts) *webhook.Service 
 	}, []string{"success"})
 	p.metrics.MustRegister(attempts)
 	webhooks := webhook.New(webhook.Deps{
-		Store: announcedWebhooks{webhooksql.New(p.db), p.announce}, Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
+		Store:  announcedWebhooks{webhooksql.New(p.db), p.announce},
+		Writer: p.db, Queue: p.queue, Clock: p.clock, Box: p.box, Cursors: p.cursors, Audit: p.audit,
 		Sender: out.caller(p), Events: p.events.Registry,
 		CheckURL: p.checkWebhook(out.checkURL), Quota: accounts.usage, Waits: p.config.WebhookWaits, Allowed: p.config.CheckWebhook,
 		Observe: func(o webhook.Outcome) {

@@ -178,8 +178,12 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("the connection to the server ended: %w", err)
 }
 
-// endOfInput is what a person types to end a shell.
-const endOfInput = "\x04"
+// endOfInput is what a person types to end a shell. It is typed again and again where the
+// input was no terminal: what comes while a program runs is lost to the shell.
+const (
+	endOfInput = "\x04"
+	endEvery   = 300 * time.Millisecond
+)
 
 // send sends what is typed. It is a goroutine, which ends with the input or the connection.
 func send(ctx context.Context, conn *websocket.Conn, in io.Reader, ends bool) {
@@ -191,9 +195,22 @@ func send(ctx context.Context, conn *websocket.Conn, in io.Reader, ends bool) {
 		}
 		if err != nil {
 			if ends {
-				_ = write(ctx, conn, websocket.MessageBinary, []byte(endOfInput)) // the reader learns of its end
+				end(ctx, conn)
 			}
 			return
+		}
+	}
+}
+
+// end types the end of the input until the connection ends, which the reader learns of.
+func end(ctx context.Context, conn *websocket.Conn) {
+	tick := time.NewTicker(endEvery)
+	defer tick.Stop()
+	for write(ctx, conn, websocket.MessageBinary, []byte(endOfInput)) == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
 }

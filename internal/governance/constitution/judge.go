@@ -30,6 +30,7 @@ type ruleset struct {
 	exact    map[string][]*compiled
 	prefixes map[string][]*compiled // of rules whose action ends in *, by what is before it
 	lengths  []int                  // of these prefixes
+	perRun   bool                   // whether a condition may look at the run itself
 	limit    time.Duration          // for one act; a rule that is not evaluated by then blocks
 }
 
@@ -48,6 +49,7 @@ func compile(rules []Rule) *ruleset {
 		c := &compiled{Rule: r}
 		if r.Condition != "" {
 			c.condition, c.broken = rule.Compile(r.Condition, names...)
+			set.perRun = set.perRun || strings.Contains(r.Condition, "run")
 		}
 		prefix, open := strings.CutSuffix(r.Action, "*")
 		if !open {

@@ -39,7 +39,8 @@ func newRulings() *cache.Cache[rulingKey, policy.Ruling] {
 
 // judge judges an act by rules. A run does the same act several times: each call of a
 // tool is judged when it may have to wait and when it is made, and each call of a model
-// is alike. So rulings are kept where many rules are asked.
+// is alike. So rulings are kept where many rules are asked, for all runs of an agent unless
+// a condition names the run.
 func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act policy.Act) (policy.Ruling, error) {
 	if rules == nil {
 		return policy.Ruling{}, nil
@@ -48,7 +49,11 @@ func (s *Service) judge(ctx context.Context, rules *ruleset, r policy.Run, act p
 	if unknown || rules.count(act.Actions) < manyRules || len(act.Arguments) > maxRemembered {
 		return rules.judge(ctx, r, act)
 	}
-	text := appendAct(make([]byte, 0, 512), r, act)
+	about := r
+	if !rules.perRun { // then the same act of another run is the same act
+		about.RunID = ""
+	}
+	text := appendAct(make([]byte, 0, 512), about, act)
 	if len(text) > maxRemembered {
 		return rules.judge(ctx, r, act)
 	}

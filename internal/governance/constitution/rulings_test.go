@@ -74,3 +74,39 @@ func TestRulingsOfTheSameAct(t *testing.T) {
 	found(judge("1", "g", "pay", `{"other":5}`), 20)
 	found(judge("1", "g", "pay", `{"other":5}`), 20)
 }
+
+// Another run's act is judged anew only where a condition names the run.
+func TestRulingsOfOtherRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))
+	for _, tt := range []struct {
+		condition string
+		found     map[string]int // by run
+		judged    int
+	}{
+		{"args.amount > 1", map[string]int{"1": 20, "2": 20}, 1},
+		{"run.id == '1'", map[string]int{"1": 20, "2": 0}, 2},
+		{"run['id'] == '2'", map[string]int{"1": 0, "2": 20}, 2},
+	} {
+		rules := make([]constitution.Rule, 20)
+		for i := range rules {
+			rules[i] = constitution.Rule{RuleID: fmt.Sprint("r", i), Principle: "p", Action: "tool:*", Severity: "warning", Condition: tt.condition}
+		}
+		r.put(rules...)
+		judged := 0
+		for range 2 {
+			for id, want := range tt.found {
+				ruling, err := r.Judge(t.Context(), policy.Run{TenantID: "acme", RunID: id, AgentID: "g"}, policy.Act{
+					Actions: []string{"tool:pay"}, Arguments: []byte(`{"amount":5}`), FactsKey: "1",
+					Facts: func() (of, facts map[string]any) { judged++; return map[string]any{}, map[string]any{} },
+				})
+				if err != nil || len(ruling.Findings) != want {
+					t.Errorf("%s: %d rules found something about the run %s, want %d; %v", tt.condition, len(ruling.Findings), id, want, err)
+				}
+			}
+		}
+		if judged != tt.judged {
+			t.Errorf("%s: it was judged %d times, want %d", tt.condition, judged, tt.judged)
+		}
+	}
+}

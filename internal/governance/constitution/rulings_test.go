@@ -75,7 +75,7 @@ func TestRulingsOfTheSameAct(t *testing.T) {
 	found(judge("1", "g", "pay", `{"other":5}`), 20)
 }
 
-// Another run's act is judged anew only where a condition names the run.
+// The same act of another run is judged again only where a condition names the run.
 func TestRulingsOfOtherRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sqldbtest.Open(t, sqldbtest.SQLite))

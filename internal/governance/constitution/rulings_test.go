@@ -82,7 +82,7 @@ func TestRulingsOfOtherRuns(t *testing.T) {
 	for _, tt := range []struct {
 		condition string
 		found     map[string]int // by run
-		judged    int
+		times     int
 	}{
 		{"args.amount > 1", map[string]int{"1": 20, "2": 20}, 1},
 		{"run.id == '1'", map[string]int{"1": 20, "2": 0}, 2},
@@ -93,20 +93,20 @@ func TestRulingsOfOtherRuns(t *testing.T) {
 			rules[i] = constitution.Rule{RuleID: fmt.Sprint("r", i), Principle: "p", Action: "tool:*", Severity: "warning", Condition: tt.condition}
 		}
 		r.put(rules...)
-		judged := 0
+		times := 0
 		for range 2 {
 			for id, want := range tt.found {
 				ruling, err := r.Judge(t.Context(), policy.Run{TenantID: "acme", RunID: id, AgentID: "g"}, policy.Act{
 					Actions: []string{"tool:pay"}, Arguments: []byte(`{"amount":5}`), FactsKey: "1",
-					Facts: func() (of, facts map[string]any) { judged++; return map[string]any{}, map[string]any{} },
+					Facts: func() (of, facts map[string]any) { times++; return map[string]any{}, map[string]any{} },
 				})
 				if err != nil || len(ruling.Findings) != want {
 					t.Errorf("%s: %d rules found something about the run %s, want %d; %v", tt.condition, len(ruling.Findings), id, want, err)
 				}
 			}
 		}
-		if judged != tt.judged {
-			t.Errorf("%s: it was judged %d times, want %d", tt.condition, judged, tt.judged)
+		if times != tt.times {
+			t.Errorf("%s: it was judged %d times, want %d", tt.condition, times, tt.times)
 		}
 	}
 }

@@ -100,6 +100,9 @@ func TestTerminal(t *testing.T) {
 	if r := other.Do("GET", workspace+"/terminal", nil); r.StatusCode != 404 {
 		t.Errorf("another company: %d %s", r.StatusCode, r.Body)
 	}
+	if r := n.WithScopes("files:read").Do("GET", workspace+"/terminal", nil); r.StatusCode != 403 || r.JSON["code"] == "FEATURE_DISABLED" {
+		t.Errorf("a key that only reads: %d %s", r.StatusCode, r.Body)
+	}
 	refused := func(when string) {
 		t.Helper()
 		n.Do("GET", workspace+"/terminal", nil).IsProblem(t, 403, "FEATURE_DISABLED")
@@ -143,6 +146,7 @@ func TestTerminal(t *testing.T) {
 	m.typed("sleeping\r")
 	m.shows("sleeping\r\nsleeping")
 	m.typed("\x03")
+	m.shows("$ ") // the interrupt forgets what is typed with it
 	m.typed("sort -r notes.txt >sorted.txt; echo interrupted-$?\r")
 	m.shows("interrupted-0")
 	m.control(`{"type":"save"}`)

@@ -82,7 +82,9 @@ func (m *terminal) shows(text string) {
 		}
 		m.screen.Write(data)
 	}
+	_, rest, _ := strings.Cut(m.screen.String(), text)
 	m.screen.Reset()
+	m.screen.WriteString(rest)
 }
 
 // A terminal is a real shell at a real terminal, on a copy of the workspace's files, and it is

@@ -214,7 +214,7 @@ func (w *writer) transact(group []*job, savepoints bool) error {
 		return err
 	}
 	var shared gatherings
-	if len(group) > 1 && !savepoints {
+	if len(group) > 1 && !savepoints && w.cfg.recorded == nil { // what is recorded is what each writes by itself
 		shared = gatherings{}
 	}
 	for _, j := range group {

@@ -154,7 +154,7 @@ func (d *delivery) emitQuotaEvent(p *platform, accounts *accounts) resource.Hand
 func quotaNotification(e *usage.Event, admin string) notification.Notification {
 	what, resets := "The plan's "+string(e.Resource), e.ResetsAt.Format("2006-01-02 15:04 MST")
 	source := &notification.Source{Kind: "budget", ID: string(e.Resource)}
-	url, then := "/api/v1/usage/quota", "Further use is refused until %s."
+	url, then := "/api/v1/usage/quota", "Further use is refused until %s, unless an admin allows more than the plan includes."
 	if e.Resource == usage.BudgetResource {
 		what, url, then = "The budget", "/api/v1/billing/budget", "Runs and model calls are refused until %s, or until the budget is raised."
 	}

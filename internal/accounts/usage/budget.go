@@ -47,6 +47,7 @@ type Budget struct {
 	Hard      float64
 	Period    Period
 	UpdatedAt time.Time
+	Overage   bool // more than the plan includes may be used, within the budget
 }
 
 // mark returns the amount of a share of the budget.
@@ -170,22 +171,31 @@ func (s budgets) setBudget(ctx context.Context, who authz.Caller, in *setBudgetI
 	if limit == 0 {
 		return out, fault.BadFields(fault.Field{Field: "limit_usd", Message: "must be at least a billionth of a dollar"})
 	}
-	return s.writeBudget(ctx, who, "billing.budget_updated", func(tx txn.Tx, now time.Time) (*Budget, error) {
+	return s.writeBudget(ctx, who, "billing.budget_updated", func(tx txn.Tx, before *Budget, now time.Time) (*Budget, error) {
 		b := &Budget{LimitNano: limit, Soft: body.Soft, Hard: body.Hard, Period: body.Period, UpdatedAt: now}
+		b.Overage = before != nil && before.Overage
 		return b, s.store.PutBudgetTx(tx, who.TenantID, *b)
 	})
 }
 
 func (s budgets) deleteBudget(ctx context.Context, who authz.Caller, _ *struct{}) (BudgetAnswer, error) {
-	return s.writeBudget(ctx, who, "billing.budget_deleted", func(tx txn.Tx, _ time.Time) (*Budget, error) {
+	p, err := s.tenants.planOf(ctx, who.TenantID)
+	if err != nil {
+		return BudgetAnswer{}, err
+	}
+	return s.writeBudget(ctx, who, "billing.budget_deleted", func(tx txn.Tx, b *Budget, _ time.Time) (*Budget, error) {
+		if b != nil && b.Overage && s.tenants.paid(p) {
+			return nil, fault.New(fault.Conflict, "OVERAGE_ENABLED",
+				"The budget bounds what is used beyond the plan. Switch that off first, with PUT /api/v1/billing/overage.")
+		}
 		return nil, s.store.DeleteBudgetTx(tx, who.TenantID)
 	})
 }
 
-// writeBudget stores and records a change of the budget, and returns the new
-// budget.
+// writeBudget stores and records a change of the budget, which is called with the one
+// before, and returns the new budget.
 func (s budgets) writeBudget(
-	ctx context.Context, who authz.Caller, action string, change func(txn.Tx, time.Time) (*Budget, error),
+	ctx context.Context, who authz.Caller, action string, change func(txn.Tx, *Budget, time.Time) (*Budget, error),
 ) (out BudgetAnswer, err error) {
 	err = s.writer.Write(ctx, func(tx txn.Tx) error {
 		now := s.clock.Now()
@@ -196,7 +206,7 @@ func (s budgets) writeBudget(
 		if err := route.Match(tx.Context(), showBudget(b, 0, now)); err != nil {
 			return err
 		}
-		b, err = change(tx, now)
+		b, err = change(tx, b, now)
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (v *view) checkModelCall(now time.Time) error {
 // allows it.
 func (v *view) exhausted(now time.Time, r quota.Resource, more int64) *fault.Error {
 	limit := v.plan.Limits.Of(r)
-	if limit == nil || v.of(r)+more <= *limit {
+	if limit == nil || v.of(r)+more <= *limit || v.overage() {
 		return nil
 	}
 	return quota.Refuse(r, *limit, v.of(r), now)
@@ -114,7 +114,7 @@ func (s *meter) Count(tenant string, uses ...quota.Use) txn.Op {
 		if err != nil {
 			return err
 		}
-		if limit := v.plan.Limits.RunsPerMonth; runs > 0 && limit != nil && m.Runs > *limit {
+		if limit := v.plan.Limits.RunsPerMonth; runs > 0 && limit != nil && m.Runs > *limit && !v.overage() {
 			return quota.Refuse(quota.RunsPerMonth, *limit, m.Runs-runs, now)
 		}
 		v.month, v.day, v.inMonth, v.inDay = month, day, m, d

@@ -35,6 +35,12 @@ func (s *Service) Routes() []route.Route {
 	del := row("DELETE", "/billing/budget", "deleteBillingBudget", "Delete the budget", "Succeeds if there is none.")
 	del.Role = authz.Admin
 	get := row("GET", "/billing/budget", "getBillingBudget", "Get the budget and what is spent of it", "")
+	over := row("GET", "/billing/overage", "getBillingOverage", "Get whether more than the plan includes may be used", "")
+	more := row("PUT", "/billing/overage", "setBillingOverage", "Allow more than the plan includes",
+		"With it, runs, tokens and tool calls beyond the plan's limits are counted instead of refused, until the budget is used up. "+
+			"It needs a plan that is paid for and a budget, which cannot be deleted meanwhile.")
+	more.Role, more.Errors, more.Example = authz.Admin, []int{422}, `{"enabled":false}`
+	del.Errors = []int{409}
 	get.Conditional, set.Conditional, del.Conditional = true, true, true
 	return []route.Route{
 		route.Action(sum, r.usage),
@@ -46,6 +52,8 @@ func (s *Service) Routes() []route.Route {
 		route.Action(get, b.getBudget),
 		route.Action(set, b.setBudget),
 		route.Action(del, b.deleteBudget),
+		route.Action(over, b.getOverage),
+		route.Action(more, b.setOverage),
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 type tenantCache struct {
 	plans  *quota.Plans
 	store  Store
+	shop   *shop
 	clock  clock.Clock
 	logger *slog.Logger
 	states *cache.Cache[string, *tenantState] // by tenant
@@ -46,6 +47,7 @@ type tenantState struct {
 // view is the part of a tenantState that is copied to its readers.
 type view struct {
 	plan    quota.Plan
+	paid    bool // the plan is paid for
 	budget  *Budget
 	pastDue bool
 	termsAt time.Time // when plan and budget were read; zero: never
@@ -156,7 +158,7 @@ func (c *tenantCache) readTerms(ctx context.Context, tx txn.Tx, tenant string, s
 		c.logger.Warn("tenant has a plan that is not configured; the default plan applies",
 			"tenant", tenant, "plan", t.Plan, "default", plan.ID)
 	}
-	st.plan, st.budget, st.pastDue, st.termsAt = plan, t.Budget, t.PastDue, now
+	st.plan, st.paid, st.budget, st.pastDue, st.termsAt = plan, c.paid(plan), t.Budget, t.PastDue, now
 	return st.view, nil
 }
 

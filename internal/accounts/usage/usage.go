@@ -120,6 +120,7 @@ type Store interface {
 	LockBudgetTx(tx txn.Tx, tenant string) (*Budget, error)
 	PutBudgetTx(tx txn.Tx, tenant string, b Budget) error
 	DeleteBudgetTx(tx txn.Tx, tenant string) error // no error if there is none
+	SetOverageTx(tx txn.Tx, tenant string, on bool) error
 }
 
 // Deps are the dependencies of a Service.
@@ -153,7 +154,7 @@ var (
 
 // New returns a service.
 func New(d Deps) *Service {
-	tenants := &tenantCache{plans: d.Plans, store: d.Store, clock: d.Clock, logger: d.Logger, states: newStates()}
+	tenants := &tenantCache{plans: d.Plans, store: d.Store, shop: &shop{}, clock: d.Clock, logger: d.Logger, states: newStates()}
 	sums := &aggregator{store: d.Store, writer: d.Writer, logger: d.Logger, some: make(chan struct{}, 1)}
 	counts := &meter{
 		appended: sums.wake, tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, logger: d.Logger, outbox: d.Outbox,
@@ -165,7 +166,7 @@ func New(d Deps) *Service {
 	return &Service{
 		meter: counts, proxyMeter: proxy, aggregator: sums, allPlans: d.Plans, tenants: tenants,
 		budgets: budgets{tenants: tenants, store: d.Store, writer: d.Writer, clock: d.Clock, audit: d.Audit},
-		reports: reports{tenants: tenants, meter: counts, proxy: proxy, plans: d.Plans, shop: &shop{}, store: d.Store, clock: d.Clock},
+		reports: reports{tenants: tenants, meter: counts, proxy: proxy, plans: d.Plans, shop: tenants.shop, store: d.Store, clock: d.Clock},
 	}
 }
 

@@ -28,7 +28,7 @@ func New(db *sqldb.DB) *Store { return &Store{db} }
 
 const (
 	selectTerms = `SELECT t.plan, COALESCE(b.limit_nano, 0), COALESCE(b.soft_threshold, 0), COALESCE(b.hard_threshold, 0),
-		COALESCE(b.period, ''), COALESCE(b.updated_at, 0), t.past_due
+		COALESCE(b.period, ''), COALESCE(b.updated_at, 0), COALESCE(b.overage, FALSE), t.past_due
 		FROM tenants t LEFT JOIN usage_budgets b ON b.tenant_id = t.tenant_id WHERE t.tenant_id = ?`
 
 	counterKey = `tenant_id, period, agent_id, model, source, key_id`
@@ -86,7 +86,7 @@ func (s *Store) GetTerms(ctx context.Context, tx txn.Tx, tenant string) (usage.T
 	var t usage.Terms
 	var b usage.Budget
 	var updated int64
-	err := s.rowOr(ctx, tx, selectTerms, tenant).Scan(&t.Plan, &b.LimitNano, &b.Soft, &b.Hard, &b.Period, &updated, &t.PastDue)
+	err := s.rowOr(ctx, tx, selectTerms, tenant).Scan(&t.Plan, &b.LimitNano, &b.Soft, &b.Hard, &b.Period, &updated, &b.Overage, &t.PastDue)
 	if errors.Is(err, sql.ErrNoRows) {
 		return usage.Terms{}, nil
 	}
@@ -341,6 +341,12 @@ func (s *Store) GetEvent(ctx context.Context, tenant, id string) (usage.Event, e
 func (s *Store) PutBudgetTx(tx txn.Tx, tenant string, b usage.Budget) error {
 	_, err := sqldb.From(tx).Exec(putBudget,
 		tenant, b.LimitNano, b.Soft, b.Hard, string(b.Period), sqldb.Micros(b.UpdatedAt))
+	return err
+}
+
+// SetOverageTx implements usage.Store.
+func (s *Store) SetOverageTx(tx txn.Tx, tenant string, on bool) error {
+	_, err := sqldb.From(tx).Exec(`UPDATE usage_budgets SET overage = ? WHERE tenant_id = ?`, on, tenant)
 	return err
 }
 

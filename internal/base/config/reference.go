@@ -40,6 +40,14 @@ func settings(group string, fields reflect.Value) iter.Seq[Setting] {
 	return func(yield func(Setting) bool) {
 		for i := range fields.NumField() {
 			f := fields.Type().Field(i)
+			if f.Anonymous { // its fields are flags of their own
+				for s := range settings(group, fields.Field(i)) {
+					if !yield(s) {
+						return
+					}
+				}
+				continue
+			}
 			name := f.Tag.Get("name")
 			if name == "" {
 				name = kebab(f.Name)

@@ -58,9 +58,10 @@ func TestTerminalIsRestored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
+			seen := make(chan string, 4)
 			c := serveTerminal(t, func(r *http.Request, conn *websocket.Conn) {
-				got = append(got, r.URL.RawQuery, r.Header.Get("Authorization"))
+				seen <- r.URL.RawQuery
+				seen <- r.Header.Get("Authorization")
 				tick := time.NewTicker(time.Millisecond)
 				defer tick.Stop()
 				for state, err := term.GetState(int(tty.Fd())); err == nil && *state == *before; state, err = term.GetState(int(tty.Fd())) {
@@ -76,14 +77,14 @@ func TestTerminalIsRestored(t *testing.T) {
 						return
 					}
 					if typed += string(data); len(typed) == 2 {
-						got = append(got, typed)
+						seen <- typed
 					}
 				}
 				if err := pty.Setsize(master, &pty.Winsize{Cols: 100, Rows: 30}); err != nil {
 					t.Error(err)
 				}
 				_, data, err := conn.Read(r.Context())
-				got = append(got, fmt.Sprint(string(data), err))
+				seen <- fmt.Sprint(string(data), err)
 				if breaks {
 					return
 				}
@@ -96,6 +97,10 @@ func TestTerminalIsRestored(t *testing.T) {
 				t.Errorf("ended with %d %v", code, err)
 			}
 			want := []string{"cols=91&rows=17&workdir=docs", "Bearer svc_key", "\x03\r", `{"type":"resize","cols":100,"rows":30}<nil>`}
+			got := make([]string, len(want))
+			for i := range got {
+				got[i] = <-seen
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

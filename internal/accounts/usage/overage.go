@@ -115,7 +115,7 @@ func (s budgets) setOverage(ctx context.Context, who authz.Caller, in *setOverag
 		}
 		if b != nil && b.Overage != in.Body.Enabled {
 			b.Overage = in.Body.Enabled
-			if err := s.store.SetOverageTx(tx, who.TenantID, b.Overage); err != nil {
+			if err := s.store.UpdateOverageTx(tx, who.TenantID, b.Overage); err != nil {
 				return err
 			}
 		}

@@ -120,7 +120,7 @@ type Store interface {
 	LockBudgetTx(tx txn.Tx, tenant string) (*Budget, error)
 	PutBudgetTx(tx txn.Tx, tenant string, b Budget) error
 	DeleteBudgetTx(tx txn.Tx, tenant string) error // no error if there is none
-	SetOverageTx(tx txn.Tx, tenant string, on bool) error
+	UpdateOverageTx(tx txn.Tx, tenant string, on bool) error
 }
 
 // Deps are the dependencies of a Service.

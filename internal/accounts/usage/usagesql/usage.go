@@ -344,8 +344,8 @@ func (s *Store) PutBudgetTx(tx txn.Tx, tenant string, b usage.Budget) error {
 	return err
 }
 
-// SetOverageTx implements usage.Store.
-func (s *Store) SetOverageTx(tx txn.Tx, tenant string, on bool) error {
+// UpdateOverageTx implements usage.Store.
+func (s *Store) UpdateOverageTx(tx txn.Tx, tenant string, on bool) error {
 	_, err := sqldb.From(tx).Exec(`UPDATE usage_budgets SET overage = ? WHERE tenant_id = ?`, on, tenant)
 	return err
 }

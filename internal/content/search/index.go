@@ -204,8 +204,11 @@ func (s *Service) Handle(ctx context.Context, held work.Lease) error {
 		if err != nil {
 			return err
 		}
-		if !found && !more {
+		switch {
+		case !found && !more:
 			return s.rest(ctx, held)
+		case !more && !pause(ctx, gather): // each pass reads again what ended within the overlap
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -23,12 +23,27 @@ func refusedField(t *testing.T, err error, field string) {
 	}
 }
 
+// newPaidBench is a bench whose tenant has a plan with a price.
+func newPaidBench(t *testing.T, db *sqldb.DB) *bench {
+	t.Helper()
+	b := newBench(t, db, "pro")
+	plans, err := quota.Parse([]byte(`{"plans": [
+		{"id": "pro", "name": "Pro", "price_amount_cents": 1900, "limits": {"runs_per_month": 2, "tokens_per_day": 100, "tool_calls_per_month": 1}},
+		{"id": "free", "name": "Free", "limits": {"runs_per_month": 100}}
+	], "default": "free"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.plans = plans
+	return b
+}
+
 // More than the plan includes may be used where that was allowed, until the budget is used
 // up.
 func TestOverage(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		b := newBench(t, db, "pro")
+		b := newPaidBench(t, db)
 		here, there := b.node(), b.node()
 		const path, budget = "/api/v1/billing/overage", "/api/v1/billing/budget"
 		put := func(method, path, body string) (map[string]any, error) {
@@ -92,7 +107,7 @@ func TestOverage(t *testing.T) {
 func TestNoOverageOfAFreePlan(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {
-		b := newBench(t, db, "pro")
+		b := newPaidBench(t, db)
 		s := b.node()
 		if _, err := b.ask(s, "PUT", "/api/v1/billing/budget", resourcetest.Args{"": `{"limit_usd": 10, "soft_threshold": 0.8, "hard_threshold": 1, "period": "monthly"}`}); err != nil {
 			t.Fatal(err)
@@ -102,7 +117,7 @@ func TestNoOverageOfAFreePlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.write(func(tx txn.Tx) error {
-			_, err := sqldb.From(tx).Exec(`UPDATE tenants SET plan = 'roomy' WHERE tenant_id = ?`, b.tenant)
+			_, err := sqldb.From(tx).Exec(`UPDATE tenants SET plan = 'free' WHERE tenant_id = ?`, b.tenant)
 			return err
 		})
 		s = b.node() // which has not read the plan before
@@ -114,7 +129,7 @@ func TestNoOverageOfAFreePlan(t *testing.T) {
 		}
 		_, err = b.ask(s, "PUT", path, resourcetest.Args{"": `{"enabled": true}`})
 		refusedField(t, err, "enabled")
-		s.SellBy(func(plan string) bool { return plan == "roomy" }) // it is paid for at Stripe
+		s.SellBy(func(plan string) bool { return plan == "free" }) // it is paid for at Stripe
 		if got, err := b.ask(s, "GET", path, nil); err != nil || got["enabled"] != true {
 			t.Errorf("a plan that is sold: %v, %v", got, err)
 		}

@@ -71,7 +71,6 @@ const plansFile = `{"plans": [
 	{"id": "closed", "name": "Closed", "limits": {"runs_per_month": 0, "tokens_per_month": 0, "agents": 0}},
 	{"id": "gated", "name": "Gated", "models": ["default/m", "acme/*"], "limits": {
 		"model_requests_per_minute": 5, "model_requests_per_hour": 8, "model_requests_per_day": 10, "tokens_per_month": 5000}},
-	{"id": "pro", "name": "Pro", "price_amount_cents": 1900, "limits": {"runs_per_month": 2, "tokens_per_day": 100, "tool_calls_per_month": 1}},
 	{"id": "open", "name": "Open"}
 ], "default": "open"}`
 

@@ -188,7 +188,7 @@ type AWSMachine struct {
 	ContainerURL       string        `env:"AWS_CONTAINER_CREDENTIALS_FULL_URI" name:"aws-container-credentials-full-uri" placeholder:"URL" help:"Where a pod of EKS gets the keys of its role."`
 	ContainerToken     secret.String `env:"AWS_CONTAINER_AUTHORIZATION_TOKEN" name:"aws-container-authorization-token" placeholder:"TOKEN" help:"Token for that address."`
 	ContainerTokenFile string        `env:"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE" name:"aws-container-authorization-token-file" placeholder:"FILE" help:"File with the token for that address, which is read each time."`
-	Metadata           string        `env:"AWS_EC2_METADATA_SERVICE_ENDPOINT" name:"aws-ec2-metadata-service-endpoint" placeholder:"URL" help:"Metadata service that gives the keys of an instance's role, if nothing of the above is set. Empty: http://169.254.169.254."`
+	Metadata           string        `env:"AWS_EC2_METADATA_SERVICE_ENDPOINT" name:"aws-ec2-metadata-service-endpoint" placeholder:"URL" help:"Metadata service that gives the keys of an instance's role, if none of the settings above is set. Empty: http://169.254.169.254."`
 	STS                string        `env:"AWS_ENDPOINT_URL_STS" name:"aws-endpoint-url-sts" placeholder:"URL" help:"Security Token Service that assumes roles. Empty: that of the provider's region."`
 }
 

@@ -139,14 +139,14 @@ type TakenOver struct {
 	Refused []CommandRefusal `json:"refused_files"`
 }
 
-// TerminalSpec is the terminal that somebody asks for.
+// TerminalSpec says which terminal to open.
 type TerminalSpec struct {
 	Dir        string // it begins in
 	Cols, Rows uint16
 	Saved      func(TakenOver) // called when the files were handed over while the shell goes on
 }
 
-// Terminal is a terminal that somebody has open in a workspace.
+// Terminal is an open terminal of a workspace.
 type Terminal struct {
 	Screen
 	h       *harvest

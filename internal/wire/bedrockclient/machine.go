@@ -70,7 +70,7 @@ func incomplete(detail string) error {
 	return &model.Error{Code: modelcall.CodeNotConfigured, Detail: detail}
 }
 
-// readToken reads a token, which whoever gave it replaces from time to time.
+// readToken reads a token from its file each time, because its issuer rotates it.
 func readToken(file, setting string) (string, error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > maxTokenFile {

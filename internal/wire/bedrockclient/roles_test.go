@@ -130,7 +130,7 @@ func ownKeys() *model.AWS {
 	return &model.AWS{AccessKeyID: "AKIA", SecretAccessKey: secret.New("long-secret"), RoleARN: testRole, ExternalID: "ours"}
 }
 
-// The keys of a machine and of roles are got where AWS gives them, once while they hold.
+// Keys of a machine and of roles are fetched from the service that issues them, and once until they expire.
 func TestKeysOfRoles(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

@@ -158,7 +158,7 @@ func (s *screen) collect(ctx context.Context) {
 	}
 }
 
-var errUnasked = errors.New("workcommand: files that nobody asked for")
+var errUnasked = errors.New("workcommand: files were handed over without a request")
 
 func (s *screen) takeOver(ctx context.Context) (code int, err error) {
 	known := map[string]bool{}

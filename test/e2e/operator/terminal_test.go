@@ -224,7 +224,7 @@ func TestTerminalsAreBounded(t *testing.T) {
 	apptest.Eventually(t, func() bool {
 		return string(n.Do("GET", workspaces[0]+"/files/content?path=left.txt", nil).Body) == "kept\n"
 	})
-	// A fork bomb, and a program that prints for ever while nobody reads: they end with the line.
+	// A fork bomb, and a program that prints for ever to a client that does not read: both end when the terminal is closed.
 	open[1].typed("f() { f | f & }; f; echo bomb-$((3+3))\r")
 	open[2].typed("yes\r")
 	n.Expect(200, "GET", workspaces[1], nil)

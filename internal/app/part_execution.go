@@ -36,7 +36,7 @@ const maxRuns = 4096
 // execution is runs, what starts them, and what they belong to.
 type execution struct {
 	watchers  *run.Watchers
-	events    *runsql.Events
+	events    run.DraftLog
 	engine    *engine.Engine
 	runner    worker // of the engine
 	runs      *run.Service
@@ -54,9 +54,10 @@ func newExecution(
 	p *platform, models *models, accounts *accounts, delivery *delivery, content *content, tools *tools, agents *agents,
 	permitted *permissions, connected *integrations, machines *machines,
 ) *execution {
-	store, sessionStore := runsql.New(p.db), sessionsql.New(p.db)
+	var redaction run.Redaction = accounts.tenants.Redactor
+	store, sessionStore := redaction.Store(runsql.New(p.db)), sessionsql.New(p.db)
 	x := &execution{
-		watchers: &run.Watchers{}, events: runsql.NewEvents(p.db),
+		watchers: &run.Watchers{}, events: redaction.Log(runsql.NewEvents(p.db)),
 		chains: &responsechain.Service{Store: responsechainsql.New(p.db), Writer: p.db, Clock: p.clock, Audit: p.audit},
 		search: search.New(search.Deps{
 			Store: searchsql.New(p.db), Runs: store, Agents: agents.agents.Store(), Sessions: sessionStore,
@@ -81,8 +82,9 @@ func newExecution(
 		Remote: remoteTools{agents.servers, connected.service}, Machines: machines.bridge,
 		Memory: content.memory, Conversations: x.sessions, Responses: x.chains, Artifacts: content.artifacts,
 		Watchers: x.watchers, Meter: accounts.usage, Suspended: accounts.tenants.HeldBack, Violated: delivery.webhooks.Violated,
-		Images: &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
-		Skills: newSkills(content, tools, agents), Caps: p.config.Caps,
+		Redaction: redaction,
+		Images:    &imagetool.Maker{Models: models.catalogue, Client: models.limiter, Tools: tools.registry},
+		Skills:    newSkills(content, tools, agents), Caps: p.config.Caps,
 		MaxSteps: func() int64 { return p.config.RunDefaults().MaxSteps }, FlushEvery: p.config.SnapshotEvery,
 		Clock: p.clock, Logger: p.log, Node: p.node, Lease: lease, Tracer: p.tracer("agentd/engine"), Observer: metrics,
 	})
@@ -93,7 +95,7 @@ func newExecution(
 		Starter: x.engine, Cursors: p.cursors, Clock: p.clock, WorkKind: engine.WorkKind, Audit: p.audit, Watchers: x.watchers,
 		Meter: accounts.usage, Artifacts: content.artifacts.Of, CostCap: permitted.costCap(), Names: runNames{agents.agents, accounts.identity},
 		Models: models.resolver, Files: attachableFiles{content.files, p.attachBounds},
-		OnApproval: p.announce.ApprovalDecided, Closed: p.disk.refuse,
+		Redaction: redaction, OnApproval: p.announce.ApprovalDecided, Closed: p.disk.refuse,
 	}
 	x.schedules = schedule.New(schedule.Deps{
 		Store: schedulesql.New(p.db), Agents: agents.agents.Store(), Runs: x.runs, RunStore: store,

@@ -43,6 +43,7 @@ func newMembers(
 	added, addedProviders := addedProviders(p, out)
 	people := identity.NewPeople(accounts.identity, identity.PeopleDeps{
 		Store: identitysql.NewPeople(p.db), Cursors: p.cursors, PublicURL: p.publicURL, Mail: delivery.mail,
+		OnSettings: func() { p.hub.Signal(signalTenants, "") },
 		Notify: func(tx txn.Tx, j identity.Joined) error {
 			n, err := inviteAccepted(j)
 			if err != nil {

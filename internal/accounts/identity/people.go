@@ -98,6 +98,8 @@ type PeopleDeps struct {
 	// OnRemove is called when a member is removed from a tenant, in that
 	// transaction. Each function deletes what belonged to that member alone.
 	OnRemove []func(tx txn.Tx, tenantID, userID string) error
+	// OnSettings is called after the settings of a tenant were changed. Nil: not called.
+	OnSettings func()
 }
 
 // People manages who is a member of which tenant: users, invites, and the
@@ -127,7 +129,7 @@ func NewPeople(s *Service, d PeopleDeps) *People {
 			roster: r, db: db, cursors: d.Cursors, mail: d.Mail, publicURL: d.PublicURL, notify: d.Notify,
 		},
 		memberships: memberships{roster: r, db: db, plans: s.Tenants.plans, hasAgent: d.HasAgent},
-		profile:     tenantProfile{roster: r, db: db, hasAgent: d.HasAgent},
+		profile:     tenantProfile{roster: r, db: db, hasAgent: d.HasAgent, onSettings: d.OnSettings},
 	}
 }
 

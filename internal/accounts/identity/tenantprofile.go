@@ -34,6 +34,8 @@ type tenantProfile struct {
 	*roster
 	db       txn.Writer
 	hasAgent func(ctx context.Context, tenantID, agentID string) (bool, error)
+
+	onSettings func() // nil: not called
 }
 
 // operatorSettings are the settings of a tenant that only the operator can
@@ -55,7 +57,7 @@ type tenantChange struct {
 	Slug        string        `json:"slug,omitzero" maxLength:"64" doc:"Lower-case letters and digits joined by single hyphens."`
 	Description *string       `json:"description" maxLength:"2000" doc:"What the company does; null removes it."`
 	LogoURL     *string       `json:"logo_url" maxLength:"2048" doc:"URL of an image, http or https; null removes it."`
-	Settings    schema.Object `json:"settings,omitzero" doc:"Merged one level deep; null removes a member. The operator's settings are ignored."`
+	Settings    schema.Object `json:"settings,omitzero" doc:"Merged one level deep; null removes a member. The operator's settings are ignored. redact: kinds of data that runs and sessions do not store."`
 	Branding    schema.Object `json:"branding,omitzero" doc:"Merged one level deep; null removes a member, or the whole object."`
 	SocialLinks schema.Object `json:"social_links,omitzero" doc:"URLs by name. Replaces all links."`
 
@@ -98,6 +100,7 @@ func (c *tenantChange) invalid(present map[string]bool) (all []fault.Field) {
 	}
 	add("social_links", badLinks(c.SocialLinks))
 	all = append(all, badColors(c.Branding)...)
+	all = append(all, BadRedaction(jsontext.Value(c.Settings))...)
 	return all
 }
 
@@ -153,6 +156,7 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 		if err := route.Match(tx.Context(), t); err != nil {
 			return t, err
 		}
+		before := t.Settings
 		if err := change.apply(&t, present); err != nil {
 			return t, err
 		}
@@ -161,9 +165,16 @@ func (p tenantProfile) updateTenant(ctx context.Context, who authz.Caller, in *p
 		if err := p.store.UpdateTenantTx(tx, t); err != nil {
 			return t, err
 		}
+		if present["settings"] && p.onSettings != nil {
+			tx.AfterCommit(p.onSettings)
+		}
 		fields := slices.Sorted(maps.Keys(present))
 		fields = slices.DeleteFunc(fields, func(name string) bool { return !slices.Contains(tenantFields, name) })
-		return t, p.note(tx, who, "tenant.updated", "tenant", t.TenantID, details{"fields": fields})
+		noted := details{"fields": fields}
+		if was := StoredRedaction(before); was != StoredRedaction(t.Settings) {
+			noted["redact"] = RedactedKinds(t.Settings)
+		}
+		return t, p.note(tx, who, "tenant.updated", "tenant", t.TenantID, noted)
 	})
 	if errors.Is(err, ErrTaken) {
 		return out, slugTaken(change.Slug)

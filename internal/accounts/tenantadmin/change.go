@@ -71,6 +71,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 		invalid = append(invalid, fault.Field{Field: "name", Message: message})
 	}
 	invalid = append(invalid, s.invalidChoices(c.Slug, c.Plan)...)
+	invalid = append(invalid, identity.BadRedaction(jsontext.Value(c.Settings))...)
 	keyless := c.OwnerKey != nil && !*c.OwnerKey
 	if keyless && strings.TrimSpace(c.OwnerEmail) == "" {
 		invalid = append(invalid, fault.Field{Field: "owner_email", Message: "is required if owner_key is false: the owner could not sign in"})
@@ -96,6 +97,7 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, c Creation) (Cre
 		if g.KeyID != "" {
 			created.Warning = "Store raw_key now: it cannot be retrieved again."
 		}
+		tx.AfterCommit(s.OnChange)
 		err := s.recordBoth(tx, who, "created", t.TenantID, details("name", t.Name, "slug", t.Slug, "plan", t.Plan))
 		if err != nil {
 			return err
@@ -137,6 +139,7 @@ func (s *Service) Update(ctx context.Context, who authz.Caller, id string, c Cha
 			invalid = append(invalid, fault.Field{Field: "name", Message: message})
 		}
 	}
+	invalid = append(invalid, identity.BadRedaction(jsontext.Value(c.Settings))...)
 	if invalid = append(invalid, s.invalidChoices(ptr.Value(c.Slug), ptr.Value(c.Plan))...); invalid != nil {
 		return Tenant{}, fault.BadFields(invalid...)
 	}
@@ -144,6 +147,7 @@ func (s *Service) Update(ctx context.Context, who authz.Caller, id string, c Cha
 		before := *t
 		t.Name = cmp.Or(strings.TrimSpace(ptr.Value(c.Name)), t.Name)
 		t.Slug, t.Plan = cmp.Or(ptr.Value(c.Slug), t.Slug), cmp.Or(ptr.Value(c.Plan), t.Plan)
+		tx.AfterCommit(s.OnChange)
 		if t.Plan != before.Plan {
 			tx.AfterCommit(func() { s.OnPlanChange(id) })
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"agentd/internal/accounts/identity"
+	"agentd/internal/base/redact"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/work"
 )
@@ -13,7 +14,8 @@ import (
 // refreshEvery is how soon a node learns of a suspension without a hint.
 const refreshEvery = time.Second
 
-// Refresh reads which tenants are inactive, and which are under a legal hold.
+// Refresh reads which tenants are inactive, which are under a legal hold, and which kinds
+// of data they do not store.
 func (s *Service) Refresh(ctx context.Context) error {
 	inactive, err := s.Store.ListInactive(ctx)
 	if err != nil {
@@ -23,6 +25,15 @@ func (s *Service) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	named, err := s.Store.ListRedacted(ctx)
+	if err != nil {
+		return err
+	}
+	redacted := make(map[string]*redact.Redactor, len(named))
+	for tenant, kinds := range named {
+		redacted[tenant] = redact.New(kinds...)
+	}
+	s.redacted.Store(&redacted)
 	s.inactive.Store(setOf(inactive))
 	s.underHold.Store(setOf(held))
 	return nil
@@ -41,6 +52,10 @@ func (s *Service) UnderHold(tenant string) bool {
 	_, held := (*s.underHold.Load())[tenant]
 	return held
 }
+
+// Redactor returns what replaces the kinds of data that a tenant does not store; nil if it
+// stores all.
+func (s *Service) Redactor(tenant string) *redact.Redactor { return (*s.redacted.Load())[tenant] }
 
 // Serve refreshes the inactive tenants every second and at each hint, until ctx
 // ends. While the database cannot be read, the last known ones stay in effect.

@@ -26,6 +26,8 @@ import (
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/page"
+	"agentd/internal/base/pii"
+	"agentd/internal/base/redact"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/audit"
@@ -86,6 +88,8 @@ type Store interface {
 	ListInactive(ctx context.Context) ([]string, error)
 	// ListHeld lists the tenants that are under a legal hold.
 	ListHeld(ctx context.Context) ([]string, error)
+	// ListRedacted lists the kinds of data that tenants do not store, of those that name any.
+	ListRedacted(ctx context.Context) (map[string][]pii.Entity, error)
 
 	// SuspendWorkTx releases the lease of an item of a tenant that is still
 	// inactive, until ResumeWorkTx. It reports whether it did; an item of an
@@ -177,6 +181,7 @@ type Service struct {
 	Config
 	inactive  atomic.Pointer[map[string]struct{}]
 	underHold atomic.Pointer[map[string]struct{}]
+	redacted  atomic.Pointer[map[string]*redact.Redactor]
 }
 
 // New returns a service. Call Refresh before HeldBack.
@@ -211,6 +216,7 @@ func New(c Config) *Service {
 	s := &Service{Config: c}
 	s.inactive.Store(&map[string]struct{}{})
 	s.underHold.Store(&map[string]struct{}{})
+	s.redacted.Store(&map[string]*redact.Redactor{})
 	return s
 }
 

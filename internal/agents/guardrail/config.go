@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 
-	"agentd/internal/agents/guardrail/pii"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/pii"
 	"agentd/internal/base/schema"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"

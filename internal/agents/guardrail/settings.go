@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/agents/guardrail/pii"
 	"agentd/internal/base/fault"
+	"agentd/internal/base/pii"
 	"agentd/internal/base/schema"
 	"agentd/internal/kernel/policy"
 )

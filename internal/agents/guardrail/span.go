@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"agentd/internal/agents/guardrail/pii"
 	"agentd/internal/base/pattern"
+	"agentd/internal/base/pii"
 	"agentd/internal/kernel/policy"
 )
 

@@ -120,7 +120,7 @@ func encode(v any) jsontext.Value {
 
 // emit adds an event to the next commit.
 func (j *journal) emit(name string, data any) {
-	enc := encode(data)
+	enc := j.redact.by.JSON(encode(data))
 	j.events.add(event.Entry{Name: name, At: j.e.Clock.Now(), Data: enc}, enc)
 }
 
@@ -135,12 +135,12 @@ func (j *journal) emitStarted(p *run.PendingStep) {
 // emitOfStep adds an event whose data can be derived from the step that ends
 // with it, and is therefore not stored again.
 func (j *journal) emitOfStep(name string, data any, step int64) {
-	j.events.add(event.Entry{Name: name, At: j.e.Clock.Now(), Step: step}, encode(data))
+	j.events.add(event.Entry{Name: name, At: j.e.Clock.Now(), Step: step}, j.redact.by.JSON(encode(data)))
 }
 
 // emitResult adds tool.result, whose output only the step stores.
 func (j *journal) emitResult(d toolResultData, step int64) {
-	live := encode(d)
+	live := j.redact.by.JSON(encode(d))
 	d.Output, d.StepRef = nil, run.StepRef{}
 	j.events.add(event.Entry{Name: "tool.result", At: j.e.Clock.Now(), Data: encode(d), Step: step}, live)
 }
@@ -150,21 +150,29 @@ func (j *journal) emitResult(d toolResultData, step int64) {
 // none. step is the call's own, if it was begun.
 func (j *journal) emitCall(step run.StepRef, c model.ToolCall, askedBy int64) {
 	d := toolCallData{StepRef: step, ToolCallID: c.ID, Name: c.Name, Arguments: run.ArgumentsJSON(c.Arguments)}
-	live := encode(d)
+	live := j.redact.by.JSON(encode(d))
 	d.StepRef = run.StepRef{} // that of the step.started before it
 	if askedBy != 0 {
 		d.Arguments = nil
 	}
-	j.events.add(event.Entry{Name: "tool.call", At: j.e.Clock.Now(), Data: encode(d), Step: askedBy}, live)
+	j.events.add(event.Entry{Name: "tool.call", At: j.e.Clock.Now(), Data: j.redact.by.JSON(encode(d)), Step: askedBy}, live)
 }
 
 // chunk publishes a piece of text at once and leaves it to be stored.
 func (j *journal) chunk(ctx context.Context, name, text string) {
-	if text == "" {
+	if text = j.redact.of(name).Add(text); text == "" {
 		return
 	}
 	if j.text.unstored() >= maxUnstored {
 		j.e.drafts.flush(ctx, []*journal{j})
+	}
+	j.publishChunk(name, text)
+}
+
+// publishChunk is chunk for a text that may be stored as it is.
+func (j *journal) publishChunk(name, text string) {
+	if text == "" {
+		return
 	}
 	at := j.e.Clock.Now()
 	prev := j.events.seq

@@ -39,14 +39,6 @@ const WorkKind = "run"
 // what fails so often fails because of the run itself.
 const maxAttempts = 1000
 
-// Log is what the engine needs of the event log beyond appending.
-type Log interface {
-	event.Log
-	// DeleteDraftsTx deletes the text chunks that were stored before their step
-	// committed, for every step up to one.
-	DeleteDraftsTx(tx txn.Tx, tenant, stream string, step int64) error
-}
-
 // Models resolves an agent's model to an endpoint.
 type Models interface {
 	Resolve(ctx context.Context, tenant string, spec model.Spec) (model.Target, error)
@@ -114,7 +106,7 @@ type Observer struct {
 type Config struct {
 	Writer txn.Writer
 	Runs   run.Store
-	Log    Log
+	Log    run.DraftLog
 	Queue  work.Queue
 	Hub    *event.Hub
 	Agents run.Agents
@@ -147,6 +139,10 @@ type Config struct {
 	// each model call. Nil: tenants are never suspended.
 	Suspended func(ctx context.Context, held work.Lease) (bool, error)
 	Meter     quota.Meter // nil: nothing is counted or limited
+
+	// Redaction returns what replaces data that tenants do not store; nil: all of it is
+	// stored. What Runs and Log write has passed it already.
+	Redaction run.Redaction
 
 	// Caps returns limits that no run exceeds, whatever its own are; nil: there are none.
 	Caps func() run.Limits

@@ -60,6 +60,7 @@ type harness struct {
 	share   model.Share   // of the next node
 	hub     *event.Hub    // of all nodes; nil: each has its own
 	logs    io.Writer     // nil: those of the test
+	redacts run.Redaction // nil: all is stored
 }
 
 // bubbleClock is the time of a synctest bubble. A queue takes it for a clock that a
@@ -173,8 +174,8 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	}
 	limiter.SetShare(r.share)
 	eng := engine.New(engine.Config{
-		Writer: writer, Runs: r.runs, Log: r.log, Queue: queue, Hub: hub, Agents: r.agents,
-		Models: model.Resolver{Catalogue: catalogue},
+		Writer: writer, Runs: r.redacts.Store(r.runs), Log: r.redacts.Log(r.log), Queue: queue, Hub: hub, Agents: r.agents,
+		Redaction: r.redacts, Models: model.Resolver{Catalogue: catalogue},
 		Client: model.Router{Wire: limiter}, Limits: limiter, Counter: r.counter,
 		Tools: tools, Gate: r.gate, Governor: r.rules, Watchers: &run.Watchers{}, Clock: clock.System{}, Logger: logger, Node: name, Lease: 5 * time.Second, Meter: r.meter,
 	})
@@ -186,8 +187,9 @@ func (r *harness) start(name string, slots int, writer txn.Writer) *node {
 	served := make(chan struct{})
 	go func() { defer close(served); eng.Serve(ctx) }()
 	n := &node{h: r, engine: eng, runner: runner, Service: &run.Service{
-		Runs: r.runs, Writer: writer, Queue: queue, Log: r.log, Hub: hub, Agents: r.agents, Starter: eng,
-		Cursors: page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
+		Runs: r.redacts.Store(r.runs), Writer: writer, Queue: queue, Log: r.redacts.Log(r.log), Hub: hub, Agents: r.agents, Starter: eng,
+		Redaction: r.redacts,
+		Cursors:   page.NewCursors([]byte("0123456789abcdef")), Clock: clock.System{}, WorkKind: engine.WorkKind,
 		Meter: r.meter,
 	}}
 	eng.Connect(runner, run.Carried{Service: n.Service})

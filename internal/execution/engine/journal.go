@@ -40,6 +40,7 @@ type journal struct {
 	unusable      run.StepMetrics // of its calls whose answers are not used
 	costUnknown   bool            // others ended the run while a call was under way of which nothing had arrived
 	text          *chunkBuffer
+	redact        redaction
 	events        eventBuffer
 	next          additions
 }
@@ -58,7 +59,7 @@ func newJournal(e *Engine, r *run.Record) *journal {
 	return &journal{
 		e: e, rec: &rec, began: e.Clock.Now(), earlierMS: rec.Metrics.DurationMS,
 		step: rec.StepSeq, committedStep: rec.StepSeq, committed: rec.Status,
-		text: newChunkBuffer(), events: eventBuffer{seq: rec.EventSeq, stored: rec.EventSeq},
+		text: newChunkBuffer(), redact: newRedaction(e.Redaction.Of(r.TenantID)), events: eventBuffer{seq: rec.EventSeq, stored: rec.EventSeq},
 	}
 }
 
@@ -180,6 +181,8 @@ func (j *journal) endStep(s *run.Step, m run.StepMetrics) {
 // end adds the run's move to a final state to the next commit.
 func (j *journal) end(status run.Status, code, sentence string) {
 	now := j.e.Clock.Now()
+	sentence = j.redact.by.Text(sentence)
+	j.rec.Output = run.RedactOutput(j.redact.by, j.rec.Output)
 	j.rec.Status, j.rec.CompletedAt, j.rec.Pending = status, &now, nil
 	j.rec.Wait = run.Wait{Approvals: j.rec.Wait.Approvals}
 	if code != "" {
@@ -192,6 +195,9 @@ func (j *journal) end(status run.Status, code, sentence string) {
 // sealText moves the text of the running step to the next commit, ahead of
 // the step's own events, and returns it.
 func (j *journal) sealText() sealedText {
+	for _, name := range []string{thinkingChunk, textChunk} {
+		j.publishChunk(name, j.redact.of(name).End())
+	}
 	entries, s := j.text.seal()
 	j.events.entries = append(j.events.entries, entries...)
 	j.events.replacesDrafts = j.events.replacesDrafts || s.drafts

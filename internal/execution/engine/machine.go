@@ -47,6 +47,10 @@ func (a *attempt) handOver() error {
 		StartedBy: rec.StartedBy, FileIDs: rec.ParsedInput().FileIDs, CreatedAt: rec.CreatedAt, ExpiresAt: rec.Wait.Next,
 	}
 	task.Message, task.History = asTask(a.conversation.messages)
+	task.Message = j.redact.by.Text(task.Message) // tasks are stored
+	for i := range task.History {
+		task.History[i].Text = j.redact.by.Text(task.History[i].Text)
+	}
 	j.next.ops = append(j.next.ops, func(tx txn.Tx) error { return a.e.Machines.OfferTx(tx, task) })
 	return j.commit(a.ctx, run.PauseCleared)
 }

@@ -132,6 +132,7 @@ func (a *attempt) endWait() {
 // voidText discards the text of the running step. Readers, who may have seen it,
 // get an event.
 func (j *journal) voidText() {
+	j.redact.drop()
 	if !j.text.any() {
 		return
 	}

@@ -34,6 +34,7 @@ func (e *Engine) Start(ctx context.Context, r *run.Record, spec *run.AgentSpec) 
 	if verdict.Refused {
 		return e.storeRejected(ctx, r, spec, verdict, ruling)
 	}
+	run.Redact(e.Redaction.Of(r.TenantID), r)
 	f, err := e.probe(ctx, r, spec)
 	if err != nil {
 		return err
@@ -101,7 +102,9 @@ func (e *Engine) storeQueued(ctx context.Context, r *run.Record) error {
 
 // storeRejected stores a run that policy refuses.
 func (e *Engine) storeRejected(ctx context.Context, r *run.Record, spec *run.AgentSpec, v policy.Verdict, ruling policy.Ruling) error {
+	run.Redact(e.Redaction.Of(r.TenantID), r)
 	j := newJournal(e, r)
+	v.Reason = j.redact.by.Text(v.Reason)
 	j.rec.Status, j.rec.CompletedAt = run.Rejected, &j.began
 	j.rec.Error, j.rec.ErrorCode = &v.Reason, v.Code
 	j.emit("run.queued", statusData{Status: run.Queued})

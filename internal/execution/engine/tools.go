@@ -199,6 +199,10 @@ func (t *turn) call(ctx context.Context, p *run.PendingStep, interrupted bool) o
 		o.fail(killedNote)
 		return o
 	}
+	if in.Redacted && p.Awaits == nil {
+		o.fail(redactedNote)
+		return o
+	}
 	if known, ok := t.conv.tools.Lookup(in.Name); ok && interrupted && !known.Repeatable() {
 		o.fail(interruptedNote)
 		return o

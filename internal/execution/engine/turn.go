@@ -70,9 +70,13 @@ func (t *turn) next(ctx context.Context) {
 				question = &c
 			}
 		case t.needsApproval(ctx, c):
+			if c.Redacted || t.j.redact.by.Content(c.Arguments) != c.Arguments {
+				t.refuseRedacted(c)
+				continue
+			}
 			unapproved = append(unapproved, c)
 		default:
-			t.beginCall(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments})
+			t.beginCall(run.ToolInput{ToolCallID: c.ID, Name: c.Name, Arguments: c.Arguments, Redacted: c.Redacted})
 		}
 	}
 	switch {

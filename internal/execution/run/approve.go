@@ -53,6 +53,13 @@ func (s *Service) Approve(ctx context.Context, who authz.Caller, id string, in A
 	if len(in.Arguments) > 0 && jsontext.Value(in.Arguments).Kind() != '{' {
 		return ApproveAnswer{}, fault.BadFields(fault.Field{Field: "arguments", Message: "expected an object"})
 	}
+	by := s.Redaction.Of(who.TenantID)
+	if arguments := jsontext.Value(in.Arguments); by.JSON(arguments).String() != arguments.String() {
+		return ApproveAnswer{}, fault.BadFields(fault.Field{
+			Field: "arguments", Message: "holds data of a kind that the company does not store, so that the call could not be made; leave it out",
+		})
+	}
+	in.Response = by.Text(in.Response)
 	var answer ApproveAnswer
 	ctx = txn.WithAnswer(ctx, func() any { return answer })
 	err := s.mutate(ctx, who.TenantID, id, func(c *mutation) error {
@@ -97,6 +104,7 @@ func RejectTx(tx txn.Tx, s *Service, who authz.Caller, id string, in RejectReque
 }
 
 func (c *mutation) reject(who authz.Caller, in RejectRequest) (RejectAnswer, error) {
+	in.Reason = c.s.Redaction.Of(who.TenantID).Text(in.Reason)
 	a, others, err := c.choose(in.ApprovalID)
 	if err != nil {
 		return RejectAnswer{}, err

@@ -106,6 +106,13 @@ func (p *Report) Over() bool { return p.c.r.Status.Final() }
 
 // Text adds text that the machine's model wrote, thought or not.
 func (p *Report) Text(text string, thinking bool) error {
+	if p.c.s.Redaction.Of(p.c.r.TenantID) != nil { // pieces cannot be redacted; the whole follows at the end
+		return nil
+	}
+	return p.text(text, thinking)
+}
+
+func (p *Report) text(text string, thinking bool) error {
 	if text == "" {
 		return nil
 	}

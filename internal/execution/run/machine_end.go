@@ -65,8 +65,12 @@ func (p *Report) Complete(text string, streamed bool) error {
 	if err := c.emit("step.started", StepStartedData{step.Ref(), step.Type}); err != nil {
 		return err
 	}
+	if by := c.s.Redaction.Of(r.TenantID); by != nil {
+		text, streamed = by.Text(text), false
+		out.Text = text
+	}
 	if !streamed {
-		if err := p.Text(text, false); err != nil {
+		if err := p.text(text, false); err != nil {
 			return err
 		}
 	}

@@ -69,6 +69,9 @@ func (c *mutation) emit(name string, data any) error {
 }
 
 func (c *mutation) emitRaw(stored event.Entry, live jsontext.Value) {
+	if by := c.s.Redaction.Of(c.r.TenantID); by != nil {
+		stored.Data, live = by.JSON(stored.Data), by.JSON(live)
+	}
 	seq := c.last + 1
 	if c.unstored {
 		seq = c.last + SeqJump
@@ -138,6 +141,7 @@ func (c *mutation) end(status Status, code, sentence string) error {
 			}
 		}
 	}
+	sentence = c.s.Redaction.Of(c.r.TenantID).Text(sentence)
 	c.r.Status, c.r.Error, c.r.ErrorCode, c.r.CompletedAt = status, &sentence, code, &c.now
 	c.r.Pending, c.r.Wait = nil, Wait{Approvals: c.r.Wait.Approvals}
 	return c.emit(status.EventName(), struct {
@@ -169,6 +173,7 @@ func (c *mutation) store() error {
 		final := FinalEvent(c.events[len(c.events)-1].Name)
 		c.tx.AfterCommit(func() { c.s.Hub.Publish(event.Batch{Stream: id, Prev: c.last, Events: c.events, Final: final}) })
 	}
+	c.r.Output = RedactOutput(c.s.Redaction.Of(tenant), c.r.Output)
 	u := UpdateOf(c.r)
 	u.Pause = PauseCleared
 	if err := c.s.Runs.Update(tenant, id, u)(c.tx); err != nil {

@@ -329,7 +329,10 @@ type LLMOutput struct {
 	ToolCalls    []model.ToolCall `json:"tool_calls,omitzero"`
 	FinishReason string           `json:"finish_reason"`
 	Model        string           `json:"model,omitzero"`
-	Warnings     []Warning        `json:"warnings,omitzero"`
+	// Redacted are the ids of the calls whose arguments lack data that the tenant does not
+	// store.
+	Redacted []string  `json:"redacted,omitzero"`
+	Warnings []Warning `json:"warnings,omitzero"`
 }
 
 // Warning is about a step that did its work otherwise than its caller asked for.
@@ -391,6 +394,7 @@ type ToolInput struct {
 	Name       string `json:"name"`
 	Arguments  string `json:"arguments"`
 	ApprovalID string `json:"approval_id,omitzero"` // the approval that allowed the call
+	Redacted   bool   `json:"redacted,omitzero"`    // the arguments lack data that the tenant does not store
 }
 
 // ArgumentsJSON returns the arguments of a model's call as JSON, or as a JSON

@@ -47,6 +47,8 @@ type Service struct {
 	CostCap CostCap // nil: no agent has permissions
 	Files   Files   // that runs may be given; nil: there are none
 	Models  Models  // nil: nothing is known of what models take
+	// Redaction returns what replaces data that tenants do not store; nil: all of it is stored.
+	Redaction Redaction
 	// Closed returns why no runs are taken at the moment, nil if they are; nil: they
 	// always are. Runs that others start are taken all the same.
 	Closed func() error

@@ -133,6 +133,9 @@ func (t *Transcript) addAnswer(s *Step) error {
 		return err
 	}
 	t.CloseTurn()
+	for i := range out.ToolCalls {
+		out.ToolCalls[i].Redacted = slices.Contains(out.Redacted, out.ToolCalls[i].ID)
+	}
 	m := model.Message{Role: model.Assistant, Text: out.Text, ToolCalls: out.ToolCalls, From: s.origin()}
 	s.Opaque.Restore(&m)
 	if len(out.ToolCalls) > 0 {
@@ -364,6 +367,13 @@ func (r *Record) ParsedInput() *Input {
 	// payload, of which only the message counts.
 	_ = json.Unmarshal(r.Input, in)
 	return in
+}
+
+// StoredInput returns a run's input as it is stored. It differs from ParsedInput where the
+// tenant does not store what the caller wrote.
+func (r *Record) StoredInput() *Input {
+	stored := Record{Run: Run{Input: r.Input}}
+	return stored.ParsedInput()
 }
 
 // ToolMessage returns a call's result as the model gets it.

@@ -85,7 +85,7 @@ func (q *turnQueue) admit(tx txn.Tx, r *run.Record) (now bool, err error) {
 	if err := q.store.CreateTurnTx(tx, r.TenantID, t); err != nil {
 		return false, err
 	}
-	in := r.ParsedInput()
+	in := r.StoredInput()
 	rec.Summary.add(in.Message, true)
 	rec.Summary.Rules = rec.Summary.Rules || slices.ContainsFunc(in.History, func(m model.Message) bool { return m.Role == model.System })
 	rec.UpdatedAt = q.clock.Now()

@@ -60,6 +60,9 @@ type ToolCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+	// Redacted: Arguments lack data that the tenant does not store, so that the call
+	// cannot be made.
+	Redacted bool `json:"-"`
 	// Opaque is what the endpoint wants back with the call; see Message.Opaque.
 	Opaque string `json:"-"`
 }

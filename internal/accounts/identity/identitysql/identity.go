@@ -52,7 +52,7 @@ var (
 	selectCredential = `SELECT ` + sqldb.Qualify(`k`, keyColumns) + `, k.secret_hash, u.role, u.status, t.status, t.operator
 		FROM api_keys k ` + fmt.Sprintf(withMemberAndTenant, `k`)
 
-	insertTenant = sqldb.Insert(`tenants`, tenantColumns)
+	insertTenant = sqldb.Insert(`tenants`, tenantColumns+`, redact`)
 	insertMember = sqldb.Insert(`users`, memberColumns)
 	insertKey    = sqldb.Insert(`api_keys`, keyColumns+`, secret_hash`)
 )
@@ -235,7 +235,7 @@ func (s *Store) GetKeyTx(tx txn.Tx, tenantID, keyID string) (k identity.Key, err
 func (s *Store) CreateTenantTx(tx txn.Tx, t identity.Tenant) error {
 	_, err := sqldb.From(tx).Exec(insertTenant,
 		t.TenantID, t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), t.Operator,
-		sqldb.Micros(t.CreatedAt), sqldb.Micros(t.UpdatedAt))
+		sqldb.Micros(t.CreatedAt), sqldb.Micros(t.UpdatedAt), identity.StoredRedaction(t.Settings))
 	return taken(err)
 }
 

@@ -56,10 +56,10 @@ func (s *People) UpdateTenantTx(tx txn.Tx, t identity.Tenant) error {
 	}
 	err := enc.Op("tenant", `UPDATE tenants SET name = ?, slug = ?, description = ?, logo_url = ?, settings = ?,
 		branding = ?, social_links = ?, published_at = ?, public_agent_id = ?, published_agents = ?, public_settings = ?,
-		updated_at = ? WHERE tenant_id = ?`,
+		updated_at = ?, redact = ? WHERE tenant_id = ?`,
 		t.Name, t.Slug, t.Description, t.LogoURL, string(t.Settings), string(t.Branding), string(t.SocialLinks),
 		sqldb.Micros(t.PublishedAt), t.PublicAgentID, strings.Join(t.PublishedAgentIDs, " "), public,
-		sqldb.Micros(t.UpdatedAt), t.TenantID)(tx)
+		sqldb.Micros(t.UpdatedAt), identity.StoredRedaction(t.Settings), t.TenantID)(tx)
 	return taken(err)
 }
 

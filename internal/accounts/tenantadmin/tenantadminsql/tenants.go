@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/internal/accounts/identity"
 	"agentd/internal/accounts/tenantadmin"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/page"
+	"agentd/internal/base/pii"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
 	"agentd/internal/store/sqldb"
@@ -130,10 +132,10 @@ func (s *Store) UpdateTx(tx txn.Tx, t tenantadmin.Tenant) error {
 		egress = string(text)
 	}
 	_, err := sqldb.From(tx).Exec(`UPDATE tenants SET name = ?, slug = ?, status = ?, plan = ?, settings = ?, updated_at = ?,
-		suspended_at = ?, suspension_reason = ?, purge_protected = ?, egress_allowlist = ?, legal_hold = ?
+		suspended_at = ?, suspension_reason = ?, purge_protected = ?, egress_allowlist = ?, legal_hold = ?, redact = ?
 		WHERE tenant_id = ?`,
 		t.Name, t.Slug, string(t.Status), t.Plan, string(t.Settings), sqldb.Micros(t.UpdatedAt),
-		suspended, t.SuspensionReason, t.PurgeProtection, egress, t.UnderHold(), t.TenantID)
+		suspended, t.SuspensionReason, t.PurgeProtection, egress, t.UnderHold(), identity.StoredRedaction(jsontext.Value(t.Settings)), t.TenantID)
 	return taken(err)
 }
 
@@ -170,6 +172,26 @@ func (s *Store) ListHeld(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return sqldb.ScanStrings(rows)
+}
+
+// ListRedacted implements tenantadmin.Store.
+func (s *Store) ListRedacted(ctx context.Context) (map[string][]pii.Entity, error) {
+	rows, err := s.db.Query(ctx, `SELECT tenant_id, redact FROM tenants WHERE redact <> ''`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string][]pii.Entity{}
+	for rows.Next() {
+		var id, kinds string
+		if err := rows.Scan(&id, &kinds); err != nil {
+			return nil, err
+		}
+		for _, k := range strings.Fields(kinds) {
+			all[id] = append(all[id], pii.Entity(k))
+		}
+	}
+	return all, rows.Err()
 }
 
 // MarkDeletedTx implements tenantadmin.Store. The slug is free for other tenants at once.

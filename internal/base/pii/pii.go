@@ -114,6 +114,10 @@ func (s *scanner) scan() {
 			end, entity = s.pem(i)
 		default:
 			if class[before] != letter && class[before] != digit {
+				if n := uuid(s.text[i:]); n > 0 { // its digits are no number
+					i, before = i+n, s.text[i+n-1]
+					continue
+				}
 				end, entity = s.word(i, c, before)
 			}
 		}
@@ -130,6 +134,23 @@ func (s *scanner) scan() {
 func (s *scanner) add(start, end int, e Entity) {
 	s.found = append(s.found, Span{start, end, e})
 	s.floor = end
+}
+
+// uuid returns the length of the UUID that a text begins with; 0 if it begins with none.
+func uuid(text string) int {
+	const length = 36
+	if len(text) < length || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return 0
+	}
+	for i := range length {
+		if text[i] != '-' && !hexDigit(text[i]) {
+			return 0
+		}
+	}
+	if len(text) > length && (class[text[length]] == letter || class[text[length]] == digit) {
+		return 0
+	}
+	return length
 }
 
 // word looks at what begins at i, which nothing of its kind stands before.

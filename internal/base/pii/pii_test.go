@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"agentd/internal/agents/guardrail/pii"
+	"agentd/internal/base/pii"
 )
 
 func TestRedact(t *testing.T) {

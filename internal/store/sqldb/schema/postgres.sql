@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 830 840 850.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 830 840 850 860.
 
 CREATE FUNCTION audit_log_refuse() RETURNS trigger
     LANGUAGE plpgsql
@@ -1116,7 +1116,8 @@ CREATE TABLE tenants (
     published_agents text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     public_settings text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     past_due boolean DEFAULT false NOT NULL,
-    legal_hold boolean DEFAULT false NOT NULL
+    legal_hold boolean DEFAULT false NOT NULL,
+    redact text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C"
 );
 
 CREATE TABLE usage_budgets (
@@ -1970,6 +1971,8 @@ CREATE INDEX audit_log_arrivals ON audit_log USING btree (action, at, entry_id) 
 CREATE INDEX memory_entries_superseded ON memory_entries USING btree (tenant_id, agent_id, superseded_by) WHERE (superseded_by <> ''::text);
 
 CREATE INDEX a2a_errands_team_run ON a2a_errands USING btree (tenant_id, team_run_id);
+
+CREATE INDEX tenants_redact ON tenants USING btree (tenant_id) WHERE (redact <> ''::text);
 
 CREATE TRIGGER audit_log_fixed BEFORE DELETE OR UPDATE ON audit_log FOR EACH ROW EXECUTE FUNCTION audit_log_refuse();
 

@@ -1,4 +1,4 @@
--- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 830 840 850.
+-- Made from the migrations 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 29 30 31 32 33 34 35 38 40 42 44 50 51 52 56 57 60 62 63 67 68 71 72 73 81 86 88 89 94 95 105 106 110 125 131 150 155 173 180 181 185 190 195 200 201 205 206 207 210 220 230 760 770 771 780 790 800 820 830 840 850 860.
 
 CREATE TABLE work (
     kind      TEXT    NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE tenants (
     operator   BOOLEAN NOT NULL, -- the first tenant, which runs the platform
     created_at BIGINT  NOT NULL,
     updated_at BIGINT  NOT NULL
-, description TEXT NOT NULL DEFAULT '', logo_url TEXT NOT NULL DEFAULT '', branding TEXT NOT NULL DEFAULT '{}', social_links TEXT NOT NULL DEFAULT '{}', suspended_at BIGINT NOT NULL DEFAULT 0, suspension_reason TEXT NOT NULL DEFAULT '', purge_protected BOOLEAN NOT NULL DEFAULT FALSE, egress_allowlist TEXT NOT NULL DEFAULT '', published_at BIGINT NOT NULL DEFAULT 0, public_agent_id TEXT NOT NULL DEFAULT '', published_agents TEXT NOT NULL DEFAULT '', public_settings TEXT NOT NULL DEFAULT '', past_due BOOLEAN NOT NULL DEFAULT FALSE, legal_hold BOOLEAN NOT NULL DEFAULT FALSE);
+, description TEXT NOT NULL DEFAULT '', logo_url TEXT NOT NULL DEFAULT '', branding TEXT NOT NULL DEFAULT '{}', social_links TEXT NOT NULL DEFAULT '{}', suspended_at BIGINT NOT NULL DEFAULT 0, suspension_reason TEXT NOT NULL DEFAULT '', purge_protected BOOLEAN NOT NULL DEFAULT FALSE, egress_allowlist TEXT NOT NULL DEFAULT '', published_at BIGINT NOT NULL DEFAULT 0, public_agent_id TEXT NOT NULL DEFAULT '', published_agents TEXT NOT NULL DEFAULT '', public_settings TEXT NOT NULL DEFAULT '', past_due BOOLEAN NOT NULL DEFAULT FALSE, legal_hold BOOLEAN NOT NULL DEFAULT FALSE, redact TEXT NOT NULL DEFAULT '');
 
 CREATE TABLE users (
     tenant_id  TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -1609,5 +1609,7 @@ CREATE INDEX audit_log_arrivals ON audit_log (action, at, entry_id) WHERE action
 CREATE INDEX memory_entries_superseded ON memory_entries (tenant_id, agent_id, superseded_by) WHERE superseded_by <> '';
 
 CREATE INDEX a2a_errands_team_run ON a2a_errands (tenant_id, team_run_id);
+
+CREATE INDEX tenants_redact ON tenants (tenant_id) WHERE redact <> '';
 
 ANALYZE search_marks;

@@ -42,7 +42,7 @@ func (s *Stream) Add(piece string) string {
 	return out
 }
 
-// End returns the rest, and begins anew.
+// End returns the rest, and starts again with an empty text.
 func (s *Stream) End() string {
 	if s == nil {
 		return ""

@@ -166,11 +166,11 @@ func (j *journal) chunk(ctx context.Context, name, text string) {
 	if j.text.unstored() >= maxUnstored {
 		j.e.drafts.flush(ctx, []*journal{j})
 	}
-	j.publishChunk(name, text)
+	publishChunk(j, name, text)
 }
 
-// publishChunk is chunk for a text that may be stored as it is.
-func (j *journal) publishChunk(name, text string) {
+// publishChunk is journal.chunk for a text that may be stored as it is.
+func publishChunk(j *journal, name, text string) {
 	if text == "" {
 		return
 	}

@@ -196,7 +196,7 @@ func (j *journal) end(status run.Status, code, sentence string) {
 // the step's own events, and returns it.
 func (j *journal) sealText() sealedText {
 	for _, name := range []string{thinkingChunk, textChunk} {
-		j.publishChunk(name, j.redact.of(name).End())
+		publishChunk(j, name, j.redact.of(name).End())
 	}
 	entries, s := j.text.seal()
 	j.events.entries = append(j.events.entries, entries...)

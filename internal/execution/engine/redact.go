@@ -43,5 +43,5 @@ const redactedNote = "not called: since the call was asked for, the run was cont
 	"of a kind that the company does not store. Ask for it again only if you know the data."
 
 // unapprovableNote is the result of a call that would wait for a person.
-const unapprovableNote = "not called: it waits for a person's approval, and its arguments hold data of a kind that the company does not store, " +
-	"so that it could not be made afterwards"
+const unapprovableNote = "not called: it waits for a person's approval, and its arguments hold data of a kind that the company " +
+	"does not store, so that it could not be made afterwards"

@@ -217,7 +217,8 @@ func redactApproval(by *redact.Redactor, a *Approval) *Approval {
 		return a
 	}
 	stored := *a
-	stored.Arguments, stored.EditedArguments = schema.Any(by.JSON(jsontext.Value(a.Arguments))), schema.Any(by.JSON(jsontext.Value(a.EditedArguments)))
+	stored.Arguments = schema.Any(by.JSON(jsontext.Value(a.Arguments)))
+	stored.EditedArguments = schema.Any(by.JSON(jsontext.Value(a.EditedArguments)))
 	stored.Reason, stored.Response = by.Text(a.Reason), by.Text(a.Response)
 	return &stored
 }

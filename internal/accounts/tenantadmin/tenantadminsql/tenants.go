@@ -187,7 +187,7 @@ func (s *Store) ListRedacted(ctx context.Context) (map[string][]pii.Entity, erro
 		if err := rows.Scan(&id, &kinds); err != nil {
 			return nil, err
 		}
-		for _, k := range strings.FieldsSeq(kinds) {
+		for k := range strings.FieldsSeq(kinds) {
 			all[id] = append(all[id], pii.Entity(k))
 		}
 	}

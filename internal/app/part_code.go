@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"agentd/internal/base/share"
 	"agentd/internal/content/codetool"
@@ -27,8 +28,8 @@ func newCodeTool(p *platform, c *content) *codetool.Service {
 type codeEngine struct{ engine *jsengine.Engine }
 
 // Run implements codetool.Engine.
-func (e codeEngine) Run(ctx context.Context, code string, host codetool.Host) (codetool.Outcome, error) {
-	got, err := e.engine.Run(ctx, code, host)
+func (e codeEngine) Run(ctx context.Context, code string, limit time.Duration, host codetool.Host) (codetool.Outcome, error) {
+	got, err := e.engine.Run(ctx, code, limit, host)
 	switch {
 	case errors.Is(err, jsengine.ErrTime):
 		return codetool.Outcome{Ended: "The code took too long and was stopped. Do less, or in several steps."}, nil

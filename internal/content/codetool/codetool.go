@@ -54,9 +54,9 @@ type Outcome struct {
 	Ended  string // why it was cut off, for the model; "": it was not
 }
 
-// Engine is the port to what runs code.
+// Engine is the port to what runs code, for limit at most.
 type Engine interface {
-	Run(ctx context.Context, code string, host Host) (Outcome, error)
+	Run(ctx context.Context, code string, limit time.Duration, host Host) (Outcome, error)
 }
 
 // Service provides the tool.
@@ -97,9 +97,7 @@ func (s *Service) run(ctx context.Context, call tool.Call) (tool.Result, error) 
 	}
 	defer release()
 	f := &files{s: s, ctx: ctx, call: call, limits: s.Limits(), written: map[string]string{}}
-	bounded, cancel := context.WithTimeout(ctx, f.limits.Time)
-	defer cancel()
-	got, err := s.Engine.Run(bounded, in.Code, f)
+	got, err := s.Engine.Run(ctx, in.Code, f.limits.Time, f)
 	switch {
 	case ctx.Err() != nil:
 		return tool.Result{}, ctx.Err()

@@ -61,13 +61,19 @@ type Engine struct {
 	closed  bool
 }
 
-// Run runs code until it ends or ctx does. Errors: ErrTime, ErrMemory.
-func (e *Engine) Run(ctx context.Context, code string, host Host) (*Outcome, error) {
+// Run runs code until it ends, limit has passed or ctx ends. The limit is the code's own: it
+// begins when the engine is compiled. Errors: ErrTime, ErrMemory, ctx.Err().
+func (e *Engine) Run(ctx context.Context, code string, limit time.Duration, host Host) (*Outcome, error) {
 	runtime, compiled, err := e.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer e.release()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTime)
+	defer cancel()
 	s := &session{host: host, code: code, out: &Outcome{}}
 	ctx = context.WithValue(ctx, sessionKey{}, s)
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize")

@@ -12,6 +12,9 @@ import (
 	"go.uber.org/goleak"
 )
 
+// limit is enough for all code that ends, also on a busy machine.
+const limit = 20 * time.Second
+
 // engine is compiled once for the tests that do not look at that.
 var engine Engine
 
@@ -54,19 +57,19 @@ func TestRun(t *testing.T) {
 		`try { await import("fs") } catch {}`:                            {Error: "SyntaxError"},
 	} {
 		f := &files{kept: map[string]string{"a.csv": "1\n2\n3"}}
-		got, err := e.Run(t.Context(), code, f)
+		got, err := e.Run(t.Context(), code, limit, f)
 		if err != nil || got.Result != want.Result || !strings.HasPrefix(got.Error, want.Error) || (want.Error == "") != (got.Error == "") {
 			t.Errorf("%s: %+v, %v", code, got, err)
 		}
 	}
 	f := &files{kept: map[string]string{}}
-	if _, err := e.Run(t.Context(), `console.log("a", 1); console.error({b: 2})`, f); err != nil || strings.Join(f.printed, "|") != "a 1|{\n  \"b\": 2\n}" {
+	if _, err := e.Run(t.Context(), `console.log("a", 1); console.error({b: 2})`, limit, f); err != nil || strings.Join(f.printed, "|") != "a 1|{\n  \"b\": 2\n}" {
 		t.Errorf("%q, %v", f.printed, err)
 	}
-	if got, err := e.Run(t.Context(), `globalThis.left = 1`, f); err != nil || got.Result != "1" {
+	if got, err := e.Run(t.Context(), `globalThis.left = 1`, limit, f); err != nil || got.Result != "1" {
 		t.Error(got, err)
 	}
-	if got, err := e.Run(t.Context(), `typeof left`, f); err != nil || got.Result != "undefined" {
+	if got, err := e.Run(t.Context(), `typeof left`, limit, f); err != nil || got.Result != "undefined" {
 		t.Errorf("a piece of code sees what another one left: %v, %v", got, err)
 	}
 }
@@ -75,7 +78,7 @@ func TestRun(t *testing.T) {
 func TestHostileCode(t *testing.T) {
 	t.Parallel()
 	e := &engine
-	if _, err := e.Run(t.Context(), `1`, &files{}); err != nil { // compiles
+	if _, err := e.Run(t.Context(), `1`, limit, &files{}); err != nil { // compiles
 		t.Fatal(err)
 	}
 	for name, code := range map[string]string{
@@ -85,10 +88,8 @@ func TestHostileCode(t *testing.T) {
 		"expression":       `/^(a+)+$/.test("a".repeat(40) + "b")`,
 		"sorting":          `for (;;) Array.from({length: 1e5}, Math.random).sort()`,
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		began := time.Now()
-		got, err := e.Run(ctx, code, &files{})
-		cancel()
+		got, err := e.Run(t.Context(), code, 200*time.Millisecond, &files{})
 		if took := time.Since(began); !errors.Is(err, ErrTime) || took > 10*time.Second {
 			t.Errorf("%s: %+v, %v after %v", name, got, err, took)
 		}
@@ -99,14 +100,12 @@ func TestHostileCode(t *testing.T) {
 		"buffer":    `new ArrayBuffer(2**31)`,
 		"long text": `"x".repeat(2**29)`,
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		got, err := e.Run(ctx, code, &files{})
-		cancel()
+		got, err := e.Run(t.Context(), code, limit, &files{})
 		if !errors.Is(err, ErrMemory) && (err != nil || got.Error == "") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if got, err := e.Run(t.Context(), `6 * 7`, &files{}); err != nil || got.Result != "42" {
+	if got, err := e.Run(t.Context(), `6 * 7`, limit, &files{}); err != nil || got.Result != "42" {
 		t.Errorf("after all of it: %v, %v", got, err)
 	}
 }
@@ -120,25 +119,52 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		if e.runtime != nil {
 			t.Error("the engine is kept though nobody uses it")
 		}
-		if got, err := e.Run(t.Context(), `1`, &files{}); err != nil || got.Result != "1" {
+		if got, err := e.Run(t.Context(), `1`, limit, &files{}); err != nil || got.Result != "1" {
 			t.Error(got, err)
 		}
 		e.discard()
 	}
 	e.Close()
-	if _, err := e.Run(t.Context(), `1`, &files{}); err == nil {
+	if _, err := e.Run(t.Context(), `1`, limit, &files{}); err == nil {
 		t.Error("a closed engine runs code")
+	}
+}
+
+// TestLimitIsOfTheCode compiles for longer than the code may take: that is no time of the
+// code. A request that ends ends the code too.
+func TestLimitIsOfTheCode(t *testing.T) {
+	t.Parallel()
+	e := &Engine{}
+	defer e.Close()
+	began := time.Now()
+	if _, _, err := e.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.release()
+	compiled := time.Since(began)
+	e.discard()
+	if got, err := e.Run(t.Context(), `1`, compiled/2, &files{}); err != nil || got.Result != "1" {
+		t.Errorf("the first piece of code: %v, %v", got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := e.Run(ctx, `for (;;) {}`, limit, &files{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("code whose request ended: %v", err)
+	}
+	cancel()
+	if _, err := e.Run(ctx, `1`, limit, &files{}); err == nil {
+		t.Error("code begins for a request that has ended")
 	}
 }
 
 // BenchmarkWarm measures a start when the engine is compiled.
 func BenchmarkWarm(b *testing.B) {
 	e := &engine
-	if _, err := e.Run(b.Context(), `1`, &files{}); err != nil {
+	if _, err := e.Run(b.Context(), `1`, limit, &files{}); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := e.Run(b.Context(), `1`, &files{}); err != nil {
+		if _, err := e.Run(b.Context(), `1`, limit, &files{}); err != nil {
 			b.Fatal(err)
 		}
 	}

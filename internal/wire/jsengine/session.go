@@ -52,7 +52,7 @@ type session struct {
 // failure returns why an instance failed.
 func (s *session) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return ErrTime
+		return context.Cause(ctx)
 	}
 	return errors.Join(ErrMemory, err)
 }
@@ -118,7 +118,7 @@ func (s *session) run(ctx context.Context, m api.Module) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return ErrTime
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -54,5 +54,7 @@ func pursuing(c *Company) apptest.Object {
 		"name": "made by a test", "mission": c.Mark, "strategist_agent_id": c.IDs["agentId"][0],
 		"strategic_goals": []apptest.Object{{"title": c.Mark, "kpis": []apptest.Object{}}},
 		"budget":          apptest.Object{"total_usd": 10, "daily_limit_usd": 1, "alert_threshold_pct": 50},
+		// By default it is due every full hour, which tests cross.
+		"config": apptest.Object{"schedule": "0 0 1 1 *"},
 	}
 }

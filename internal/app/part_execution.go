@@ -60,7 +60,7 @@ func newExecution(
 		watchers: &run.Watchers{}, events: redaction.Log(runsql.NewEvents(p.db)),
 		chains: &responsechain.Service{Store: responsechainsql.New(p.db), Writer: p.db, Clock: p.clock, Audit: p.audit},
 		search: search.New(search.Deps{
-			Store: searchsql.New(p.db), Runs: store, Agents: agents.agents.Store(), Sessions: sessionStore,
+			Store: searchsql.New(p.db), Runs: store, Texts: runsql.NewTexts(p.db), Agents: agents.agents.Store(), Sessions: sessionStore,
 			Writer: p.db, Queue: p.queue, Clock: p.clock, Logger: p.log, Lease: lease,
 		}),
 	}

@@ -65,7 +65,7 @@ func newRig(t testing.TB, db *sqldb.DB) *rig {
 // node is the service as another node has it.
 func (r *rig) node() *search.Service {
 	return search.New(search.Deps{
-		Store: searchsql.New(r.db), Runs: r.runs, Agents: r.agents.Store(), Sessions: r.sessions,
+		Store: searchsql.New(r.db), Runs: r.runs, Texts: runsql.NewTexts(r.db), Agents: r.agents.Store(), Sessions: r.sessions,
 		Writer: r.db, Queue: r.queue, Clock: r.clock, Logger: slog.New(slog.DiscardHandler), Lease: lease,
 	})
 }

@@ -43,6 +43,7 @@ const (
 
 	pageSize   = 256
 	batchDocs  = 32
+	readRuns   = 8
 	batchWords = 4000
 	// sessionRuns is how many runs of a session its document is built from.
 	sessionRuns = 40
@@ -69,6 +70,7 @@ type Sessions interface {
 type Deps struct {
 	Store    Store
 	Runs     Runs
+	Texts    Texts
 	Agents   Agents
 	Sessions Sessions
 	Writer   txn.Writer
@@ -248,11 +250,10 @@ func (s *Service) fresh(ctx context.Context, held work.Lease) (found bool, err e
 			return found, err
 		}
 		from = places[len(places)-1].Mark
-		fresh := slices.DeleteFunc(slices.Clone(places), func(p Place) bool { return p.Known })
-		if err := s.index(ctx, held, fresh, 1); err != nil {
+		if err := s.index(ctx, held, places, 1); err != nil {
 			return found, err
 		}
-		found = found || len(fresh) > 0
+		found = found || slices.ContainsFunc(places, func(p Place) bool { return !p.Known })
 		s.reached(from.At)
 		if len(places) < pageSize {
 			return found, nil
@@ -335,25 +336,23 @@ func (s *Service) setMark(ctx context.Context, held work.Lease, name string, m M
 // that it does not delay other writers.
 func (s *Service) index(ctx context.Context, held work.Lease, places []Place, rest int) error {
 	sessions := map[[2]string]bool{}
+	places = slices.DeleteFunc(slices.Clone(places), func(p Place) bool { return p.Known })
 	for len(places) > 0 {
 		s.setWaiting(places[0].At)
 		var batch batch
 		for len(places) > 0 && !batch.full() {
-			p := places[0]
-			places = places[1:]
-			if p.Known {
-				continue
-			}
-			r, err := s.Runs.Get(ctx, p.TenantID, p.ID)
-			if fault.Is(err, fault.NotFound) {
-				continue
-			}
+			tenant, ids := together(places)
+			places = places[len(ids):]
+			runs, err := s.Texts.ListTexts(ctx, tenant, ids)
 			if err != nil {
 				return err
 			}
-			batch.add(p.TenantID, runDoc(&r.Run))
-			if r.SessionID != nil {
-				sessions[[2]string{p.TenantID, *r.SessionID}] = true
+			for i := range runs {
+				r := &runs[i]
+				batch.add(tenant, runDoc(r))
+				if r.SessionID != nil {
+					sessions[[2]string{tenant, *r.SessionID}] = true
+				}
 			}
 		}
 		if err := s.put(ctx, held, &batch, rest); err != nil {
@@ -370,6 +369,19 @@ func (s *Service) index(ctx context.Context, held work.Lease, places []Place, re
 		}
 	}
 	return nil
+}
+
+// together returns the first runs of a page that are read at once: of one tenant, and
+// few, as a run may be large.
+func together(places []Place) (tenant string, ids []string) {
+	tenant = places[0].TenantID
+	for _, p := range places[:min(len(places), readRuns)] {
+		if p.TenantID != tenant {
+			break
+		}
+		ids = append(ids, p.ID)
+	}
+	return tenant, ids
 }
 
 func (s *Service) put(ctx context.Context, held work.Lease, b *batch, rest int) error {

@@ -109,6 +109,13 @@ type Runs interface {
 	List(ctx context.Context, tenant string, f run.Filter, w page.Window) ([]run.Run, error)
 }
 
+// Texts is the port to the texts of runs; runsql.Texts implements it.
+type Texts interface {
+	// ListTexts returns what is searched of runs, those that there are, in any order:
+	// their ids, sessions, ends, inputs and outputs.
+	ListTexts(ctx context.Context, tenant string, ids []string) ([]run.Run, error)
+}
+
 // words returns the words of texts without duplicates.
 func words(texts ...string) []string {
 	var list []string

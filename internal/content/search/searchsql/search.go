@@ -40,11 +40,10 @@ const (
 
 	numberDocs = `INSERT INTO search_numbers (tenant_id, kind, last) VALUES (?, ?, ?)
 ON CONFLICT (tenant_id, kind) DO UPDATE SET last = search_numbers.last + excluded.last RETURNING last`
-	lastDoc       = `SELECT last FROM search_numbers WHERE tenant_id = ? AND kind = ?`
-	dropDoc       = `DELETE FROM search_docs WHERE tenant_id = ? AND kind = ? AND thing_id = ?`
-	dropOlder     = dropDoc + ` AND version <= ?`
-	insertWords   = `INSERT INTO search_words (rowid, terms) VALUES (?, ?)`
-	insertWordsPG = `INSERT INTO search_words (doc_id, terms) VALUES (?, ?::tsvector)`
+	lastDoc     = `SELECT last FROM search_numbers WHERE tenant_id = ? AND kind = ?`
+	dropDoc     = `DELETE FROM search_docs WHERE tenant_id = ? AND kind = ? AND thing_id = ?`
+	dropOlder   = dropDoc + ` AND version <= ?`
+	insertWords = `INSERT INTO search_words (rowid, terms) VALUES (?, ?)`
 
 	findDocs = `SELECT d.thing_id, d.parent_id, d.at FROM search_words w JOIN search_docs d ON d.doc_id = w.rowid
 WHERE w.search_words MATCH ? AND d.tenant_id = ? AND d.kind = ? ORDER BY w.rowid DESC LIMIT ?`
@@ -54,16 +53,20 @@ WHERE w.search_words MATCH ? AND d.tenant_id = ? AND d.kind = ? ORDER BY w.rowid
 SELECT d.thing_id, d.parent_id, d.at FROM found JOIN search_docs d ON d.doc_id = found.doc_id
 WHERE d.tenant_id = ? AND d.kind = ? ORDER BY d.doc_id DESC LIMIT ?`
 
-	// The page is cut before it is joined, so that it costs the page.
-	endedAfter = `SELECT e.completed_at, e.tenant_id, e.run_id, d.doc_id IS NOT NULL FROM (
-	SELECT completed_at, tenant_id, run_id FROM runs WHERE completed_at > 0 AND (completed_at, tenant_id, run_id) > (?, ?, ?)
-		AND completed_at <= ? ORDER BY completed_at, tenant_id, run_id LIMIT ?) e
-LEFT JOIN search_docs d ON d.tenant_id = e.tenant_id AND d.kind = 'run' AND d.thing_id = e.run_id
+	// The page is cut before its documents are looked up, one by one: a join would read
+	// all documents as long as PostgreSQL knows nothing of the table's size.
+	endedAfter = `SELECT e.completed_at, e.tenant_id, e.run_id,
+	(SELECT d.doc_id FROM search_docs d WHERE d.tenant_id = e.tenant_id AND d.kind = 'run' AND d.thing_id = e.run_id) IS NOT NULL
+FROM (SELECT completed_at, tenant_id, run_id FROM runs WHERE completed_at > 0 AND (completed_at, tenant_id, run_id) > (?, ?, ?)
+	AND completed_at <= ? ORDER BY completed_at, tenant_id, run_id LIMIT ?) e
 ORDER BY e.completed_at, e.tenant_id, e.run_id`
 )
 
 var insertDoc = sqldb.Insert(`search_docs`, `tenant_id, kind, thing_id, parent_id, version, at`) +
 	` ON CONFLICT DO NOTHING RETURNING doc_id`
+
+// insertDocPG inserts a document with its words, so that nothing waits for its number.
+var insertDocPG = `WITH put AS (` + insertDoc + `) INSERT INTO search_words (doc_id, terms) SELECT doc_id, ?::tsvector FROM put`
 
 var putMark = sqldb.Insert(`search_marks`, `name, at, tenant_id, thing_id`) +
 	` ON CONFLICT (name) DO UPDATE SET ` + sqldb.Excluded(`at, tenant_id, thing_id`)
@@ -115,21 +118,27 @@ func (s *Store) PutTx(tx txn.Tx, tenant string, kind search.Kind, docs []search.
 }
 
 func (s *Store) put(t *sqldb.Tx, tenant string, kind search.Kind, d *search.Doc, block int64) error {
-	if _, err := t.Exec(dropOlder, tenant, string(kind), d.ID, d.Version); err != nil {
+	if err := t.Queue(dropOlder, tenant, string(kind), d.ID, d.Version); err != nil {
 		return err
 	}
+	doc := []any{tenant, string(kind), d.ID, d.Parent, d.Version, sqldb.Micros(d.At)}
+	if t.Postgres() {
+		return t.Queue(insertDocPG, append(doc, terms(tenant, kind, d, block, "'"))...)
+	}
 	var id int64
-	err := t.QueryRow(insertDoc, tenant, string(kind), d.ID, d.Parent, d.Version, sqldb.Micros(d.At)).Scan(&id)
+	err := t.QueryRow(insertDoc, doc...).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // there is a later one
 	}
 	if err != nil || len(d.Words) == 0 {
 		return err
 	}
-	quote, insert := "", insertWords
-	if t.Postgres() {
-		quote, insert = "'", insertWordsPG
-	}
+	_, err = t.Exec(insertWords, id, terms(tenant, kind, d, block, ""))
+	return err
+}
+
+// terms returns the tokens of a document, each between quotes.
+func terms(tenant string, kind search.Kind, d *search.Doc, block int64, quote string) string {
 	var b strings.Builder
 	for _, of := range []struct {
 		titles bool
@@ -142,8 +151,7 @@ func (s *Store) put(t *sqldb.Tx, tenant string, kind search.Kind, d *search.Doc,
 			b.WriteString(quote + " ")
 		}
 	}
-	_, err = t.Exec(insert, id, b.String())
-	return err
+	return b.String()
 }
 
 // DeleteTx implements search.Store.

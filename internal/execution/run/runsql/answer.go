@@ -2,6 +2,7 @@ package runsql
 
 import (
 	"bytes"
+	"database/sql"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -38,6 +39,14 @@ func joinAnswer(output, step string) schema.Nullable {
 		joined = append(joined, ',')
 	}
 	return append(joined, output[1:]...)
+}
+
+// outputOf returns the output of a run from its columns output and answerOutput.
+func outputOf(output, step sql.NullString) schema.Nullable {
+	if step.Valid {
+		return joinAnswer(output.String, step.String)
+	}
+	return nullable(output)
 }
 
 const textMember = `{"text":`

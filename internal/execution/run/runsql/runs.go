@@ -229,10 +229,7 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 		return nil, err
 	}
 	r.Status, r.Input, r.Metadata = run.Status(status), schema.Object(input), schema.Object(metadata)
-	r.Output = nullable(output)
-	if answer.Valid {
-		r.Output = joinAnswer(output.String, answer.String)
-	}
+	r.Output = outputOf(output, answer)
 	r.CreatedAt, r.StartedAt, r.CompletedAt = sqldb.Time(created), sqldb.OptionalTime(started), sqldb.OptionalTime(completed)
 	setInitiator(&r.Run, initiator)
 	var dec sqldb.Decoder

@@ -20,6 +20,7 @@ type Request struct {
 	Key    string // API key; empty: none
 	Body   string // JSON; every "{{n}}" in it becomes a number that never repeats
 	Once   bool   // with an Idempotency-Key of its own each time
+	From   string // address of the client, as a proxy says it; empty: no proxy
 }
 
 // Plan is one measurement.
@@ -50,6 +51,9 @@ func (r Request) bytes(addr string, n int64) []byte {
 	out := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.Path, addr)
 	if r.Key != "" {
 		out = fmt.Appendf(out, "Authorization: Bearer %s\r\n", r.Key)
+	}
+	if r.From != "" {
+		out = fmt.Appendf(out, "X-Forwarded-For: %s\r\n", r.From)
 	}
 	if r.Once {
 		out = fmt.Appendf(out, "Idempotency-Key: bench-%d\r\n", n)

@@ -38,6 +38,11 @@ const handshakes = 32
 
 // OpenStreams opens n streams of a server; path returns the path of the i-th.
 func OpenStreams(addr, key string, n int, path func(i int) string) (*Readers, error) {
+	return OpenEach(addr, n, func(i int) Request { return Request{Method: "GET", Path: path(i), Key: key} })
+}
+
+// OpenEach is OpenStreams with other requests.
+func OpenEach(addr string, n int, request func(i int) Request) (*Readers, error) {
 	r := &Readers{open: make([]*streamReader, n)}
 	failed := make([]error, n)
 	slots := make(chan struct{}, handshakes)
@@ -46,7 +51,7 @@ func OpenStreams(addr, key string, n int, path func(i int) string) (*Readers, er
 		slots <- struct{}{}
 		opening.Go(func() {
 			defer func() { <-slots }()
-			r.open[i], failed[i] = r.connect(addr, Request{Method: "GET", Path: path(i), Key: key}.bytes(addr, 0))
+			r.open[i], failed[i] = r.connect(addr, request(i).bytes(addr, 0))
 		})
 	}
 	opening.Wait()

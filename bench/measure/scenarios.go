@@ -53,6 +53,9 @@ var scenarios = []scenario{
 	{"webhooks-hang", false, hangingReceivers},
 	{"webhooks-kill", true, killedSender},
 	{"streams", false, streams},
+	{"machines", false, machines},
+	{"visitors", true, visitors},
+	{"commands", false, commands},
 	{"postgres", false, onPostgres},
 	{"million", true, million},
 }

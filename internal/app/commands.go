@@ -14,11 +14,10 @@ import (
 	"agentd/internal/wire/workcommand"
 )
 
-// Child turns the process into a sandboxed command, or into one that reads a document,
-// if agentd started it for that. main calls it before anything else.
+// Child turns the process into one that reads a document, if agentd started it for that.
+// main calls it before anything else. Sandboxed commands do not come so far: see package
+// sandbox.
 func Child() {
-	sandbox.Main()
-	workcommand.Main()
 	extractor.Main()
 }
 

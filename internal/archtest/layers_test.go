@@ -90,7 +90,7 @@ const (
 // modules lists the third-party modules that a package may import, beside
 // those that its whole layer may. A new dependency is a decision: a row here.
 var modules = map[string][]string{
-	"bench/*":                {"modernc.org/sqlite", "github.com/jackc/pgx/v5", jsonModule},
+	"bench/*":                {"modernc.org/sqlite", "github.com/jackc/pgx/v5", jsonModule, "github.com/coder/websocket"},
 	"docs/examples/goclient": {"github.com/openai/openai-go/v3", "github.com/anthropics/anthropic-sdk-go"},
 
 	"internal/base/cache":    {"github.com/maypok86/otter/v2"},
@@ -136,7 +136,8 @@ var modules = map[string][]string{
 	"internal/wire/smtpmail":             {"github.com/wneessen/go-mail"},
 	"internal/wire/smtpmail/smtptest":    {"github.com/emersion/go-smtp", "github.com/emersion/go-sasl"},
 	"internal/wire/webhttp":              {"golang.org/x/net"},
-	"internal/wire/workcommand":          {"golang.org/x/sys", "github.com/creack/pty"},
+	"internal/wire/workcommand":          {"github.com/creack/pty"},
+	"internal/wire/workhelper":           {"golang.org/x/sys"},
 
 	"internal/edge/bridgeserver":   {"github.com/coder/websocket"},
 	"internal/edge/terminalserver": {"github.com/coder/websocket"},

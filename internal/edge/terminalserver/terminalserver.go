@@ -101,7 +101,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, who authz.Caller)
 		return err
 	}
 	defer socket.Close()
-	c := &connection{s: s, socket: socket}
+	c := &connection{s: s, alive: socket.Context(), revoked: socket.Revoked}
 	ctx, cancel := context.WithCancel(socket.Context())
 	defer cancel()
 	c.terminal, err = s.Terminals.Open(ctx, who, in.WorkspaceID, workspace.TerminalSpec{
@@ -139,7 +139,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, who authz.Caller)
 // connection is the connection of one terminal.
 type connection struct {
 	s        *Server
-	socket   *httpapi.Socket
+	alive    context.Context // ends with the credential, and with the server
+	revoked  func() bool     // the credential is no longer valid
 	ws       *websocket.Conn
 	terminal *workspace.Terminal
 
@@ -167,8 +168,8 @@ func (c *connection) wait(left <-chan struct{}) ending {
 			return ending{websocket.StatusNormalClosure, "exited", ""}
 		case <-left:
 			return ending{websocket.StatusNormalClosure, "disconnected", ""}
-		case <-c.socket.Context().Done():
-			if c.socket.Revoked() {
+		case <-c.alive.Done():
+			if c.revoked() {
 				return ending{closeUnauthorized, "revoked", "The key or the session is no longer valid here."}
 			}
 			return ending{websocket.StatusServiceRestart, "server stopped", "This server is stopping; connect again."}

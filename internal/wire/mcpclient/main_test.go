@@ -11,13 +11,12 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
-	"agentd/internal/wire/sandbox"
+	_ "agentd/internal/wire/sandbox" // whose children the test binary becomes
 )
 
 // The test binary is also the server of the tests over standard streams: it is
 // one where its first argument says how to behave.
 func TestMain(m *testing.M) {
-	sandbox.Main()
 	if len(os.Args) > 1 {
 		if behaviour, ok := strings.CutPrefix(os.Args[1], "serve="); ok {
 			serveStdio(behaviour)

@@ -24,10 +24,11 @@ const (
 	answerFD = 4
 )
 
-// Main turns the process into a sandboxed command if Start made it for that, and
-// returns at once if not. main, and TestMain of tests that run commands, call it
-// before anything else.
-func Main() {
+// init turns the process into a sandboxed command if Start made it for that. It does not
+// wait for main, because the program's other packages, whose tables take longer to set up
+// than everything else that a start needs, are initialized after this one, which imports
+// little.
+func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) != 2 || os.Args[1] != childArg {
 		return
 	}

@@ -11,7 +11,7 @@
 // Linux alone has what this takes: Landlock for files and signals, seccomp for
 // calls to the kernel, namespaces, rlimits. They must be applied to a process
 // between fork and exec, where Go cannot run code. So agentd starts itself with
-// the argument of a child (Main), which gives its rights away and then becomes
+// the argument of a child (init), which gives its rights away and then becomes
 // the program.
 package sandbox
 

@@ -36,8 +36,5 @@ func (*Process) Signal(syscall.Signal) {}
 // Wait waits for the end of the command.
 func (*Process) Wait() error { return errUnsupported }
 
-// Main does nothing on this system.
-func Main() {}
-
 // Protect does nothing on this system.
 func Protect([]string) error { return nil }

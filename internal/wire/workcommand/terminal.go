@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/content/workspace"
 	"agentd/internal/wire/sandbox"
+	"agentd/internal/wire/workhelper"
 )
 
 // typeTime is how long a program may leave what was typed unread before it is dropped.
@@ -45,7 +46,7 @@ func (r *Runner) OpenTerminal(ctx context.Context, p *workspace.Shell) (workspac
 			Command: sandbox.Command{Self: true, Offline: true, Limits: sandbox.Limits{
 				MemoryMiB: p.MemoryMiB, CPUSeconds: int((p.CPU + grace).Seconds()), Processes: processes, Files: openFiles, DiskMiB: diskMiB,
 			}},
-			Args: []string{terminalArg}, Stderr: &s.stderr, Terminal: tty,
+			Args: []string{workhelper.TerminalArg}, Stderr: &s.stderr, Terminal: tty,
 		})
 	}
 	tty.Close()
@@ -73,7 +74,7 @@ type screen struct {
 	master  *os.File
 	process *sandbox.Process
 	p       *workspace.Shell
-	stderr  bounded
+	stderr  workhelper.Bounded
 	asked   atomic.Bool // the helper was asked to hand over the files
 
 	mu   sync.Mutex
@@ -111,7 +112,7 @@ func (s *screen) Save() bool {
 	if !s.asked.CompareAndSwap(false, true) {
 		return false
 	}
-	_, err := s.process.Stdin.Write([]byte{saveOrder})
+	_, err := s.process.Stdin.Write([]byte{workhelper.SaveOrder})
 	return err == nil
 }
 
@@ -154,7 +155,8 @@ func (s *screen) collect(ctx context.Context) {
 	s.mu.Unlock()
 	if s.code, s.err = code, err; err != nil {
 		s.code = -1
-		s.err = fmt.Errorf("%w (%w) %s", err, errors.Join(wait), s.stderr.kept)
+		said, _ := s.stderr.Kept()
+		s.err = fmt.Errorf("%w (%w) %s", err, errors.Join(wait), said)
 	}
 }
 

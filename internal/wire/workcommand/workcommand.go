@@ -1,10 +1,8 @@
 // Package workcommand runs programs on copies of files, in the sandbox.
 //
 // The sandbox gives a program a directory that nobody outside can look into. So
-// agentd starts itself there as a helper (Main), which is confined like the program:
-// it unpacks the files that it is sent, runs the program, and sends back what the
-// program wrote and which files it left. All of that is the program's word; nothing
-// is believed of it but bytes.
+// agentd starts itself there as a helper (package workhelper), which is confined like the
+// program. All that it sends back is the program's word; nothing is believed of it but bytes.
 package workcommand
 
 import (
@@ -23,15 +21,7 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/content/workspace"
 	"agentd/internal/wire/sandbox"
-)
-
-// childArg is the one argument of a helper.
-const childArg = "workspace-command"
-
-// Names of what is sent beside files, which begin with filePrefix.
-const (
-	headName   = "head"
-	filePrefix = "f/"
+	"agentd/internal/wire/workhelper"
 )
 
 // Bounds of a program beside its Limits.
@@ -43,25 +33,6 @@ const (
 	// time of the program.
 	grace = 20 * time.Second
 )
-
-// request is what the helper receives before the files.
-type request struct {
-	Argv      []string `json:"argv"`
-	Dir       string   `json:"dir"`
-	TimeoutMS int64    `json:"timeout_ms"`
-	MaxOutput int      `json:"max_output"`
-}
-
-// answer is what the helper says.
-type answer struct {
-	Failed    string   `json:"failed"`
-	Output    []byte   `json:"output"`
-	Truncated bool     `json:"truncated"`
-	ExitCode  int      `json:"exit_code"`
-	TimedOut  bool     `json:"timed_out"`
-	Same      []string `json:"same"` // files that are as they were sent
-	More      bool     `json:"more"` // of a terminal: it goes on
-}
 
 // Runner implements workspace.Runner.
 type Runner struct {
@@ -92,13 +63,13 @@ func (r *Runner) Run(ctx context.Context, p *workspace.Program) (*workspace.Ende
 	if err != nil {
 		return nil, err
 	}
-	var stderr bounded
+	var stderr workhelper.Bounded
 	process, err := box.Start(sandbox.Spec{
 		Command: sandbox.Command{Self: true, Offline: true, Limits: sandbox.Limits{
 			MemoryMiB: p.MemoryMiB, CPUSeconds: int(p.Timeout.Seconds()) + int(grace.Seconds()), Processes: processes,
 			Files: openFiles, DiskMiB: diskMiB,
 		}},
-		Args: []string{childArg}, Stderr: &stderr,
+		Args: []string{workhelper.CommandArg}, Stderr: &stderr,
 	})
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "", "The program could not be started; try again.").Because(err)
@@ -116,9 +87,10 @@ func (r *Runner) Run(ctx context.Context, p *workspace.Program) (*workspace.Ende
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
+	said, _ := stderr.Kept()
 	return nil, fault.New(fault.Unavailable, "",
 		"The program was ended before its files could be read; it may have used more memory than it may.").
-		Because(fmt.Errorf("%w (%w) %s", err, errors.Join(wait), stderr.kept))
+		Because(fmt.Errorf("%w (%w) %s", err, errors.Join(wait), said))
 }
 
 // converse sends a program and its files to the helper, and reads how it ended.
@@ -134,11 +106,11 @@ func converse(ctx context.Context, to io.WriteCloser, from io.Reader, p *workspa
 
 func send(ctx context.Context, w io.Writer, p *workspace.Program) error {
 	out := tar.NewWriter(w)
-	head, err := json.Marshal(request{Argv: p.Argv, Dir: p.Dir, TimeoutMS: p.Timeout.Milliseconds(), MaxOutput: p.MaxOutput})
+	head, err := json.Marshal(workhelper.Request{Argv: p.Argv, Dir: p.Dir, TimeoutMS: p.Timeout.Milliseconds(), MaxOutput: p.MaxOutput})
 	if err != nil {
 		return err
 	}
-	if err := writeEntry(out, headName, int64(len(head)), time.Time{}, bytes.NewReader(head)); err != nil {
+	if err := workhelper.WriteEntry(out, workhelper.HeadName, int64(len(head)), time.Time{}, bytes.NewReader(head)); err != nil {
 		return err
 	}
 	for _, f := range p.Files {
@@ -155,16 +127,7 @@ func sendFile(ctx context.Context, out *tar.Writer, p *workspace.Program, f work
 		return err
 	}
 	defer content.Close()
-	return writeEntry(out, filePrefix+f.Path, f.SizeBytes, f.UpdatedAt, content)
-}
-
-func writeEntry(out *tar.Writer, name string, size int64, written time.Time, content io.Reader) error {
-	head := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: written, Format: tar.FormatPAX}
-	if err := out.WriteHeader(head); err != nil {
-		return err
-	}
-	_, err := io.CopyN(out, content, size)
-	return err
+	return workhelper.WriteEntry(out, workhelper.FilePrefix+f.Path, f.SizeBytes, f.UpdatedAt, content)
 }
 
 // receive reads what the helper sends. All of it may be made up.
@@ -188,14 +151,14 @@ func receive(ctx context.Context, from io.Reader, p *workspace.Program) (*worksp
 // begun when the answer begins.
 func receiveFiles(
 	ctx context.Context, from io.Reader, changed func(context.Context, string, io.Reader) error, begun func(),
-) (a answer, there map[string]bool, err error) {
+) (a workhelper.Answer, there map[string]bool, err error) {
 	in := tar.NewReader(io.LimitReader(from, (2*diskMiB)<<20))
 	first, err := in.Next()
 	if err != nil {
 		return a, nil, err
 	}
 	begun()
-	if first.Name != headName {
+	if first.Name != workhelper.HeadName {
 		return a, nil, fmt.Errorf("workcommand: the answer begins with %.100q", first.Name)
 	}
 	head, err := io.ReadAll(io.LimitReader(in, 32<<20))
@@ -217,33 +180,10 @@ func receiveFiles(
 		if err != nil {
 			return a, nil, err
 		}
-		path := entry.Name[min(len(filePrefix), len(entry.Name)):]
+		path := entry.Name[min(len(workhelper.FilePrefix), len(entry.Name)):]
 		there[path] = true
 		if err := changed(ctx, path, in); err != nil {
 			return a, nil, err
 		}
 	}
-}
-
-// bounded keeps the first bytes that are written to it. It is no bytes.Buffer, whose
-// ReadFrom would keep all.
-type bounded struct {
-	mu    sync.Mutex
-	limit int // 0: 4 KiB
-	kept  []byte
-	more  bool
-}
-
-// Write implements io.Writer.
-func (b *bounded) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	limit := b.limit
-	if limit == 0 {
-		limit = 4 << 10
-	}
-	room := max(0, limit-len(b.kept))
-	b.more = b.more || len(p) > room
-	b.kept = append(b.kept, p[:min(len(p), room)]...)
-	return len(p), nil
 }

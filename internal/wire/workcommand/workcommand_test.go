@@ -16,13 +16,10 @@ import (
 	"agentd/internal/base/fault"
 	"agentd/internal/content/workspace"
 	"agentd/internal/wire/sandbox"
+	"agentd/internal/wire/workhelper"
 )
 
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newRunner returns a runner, and skips the test where nothing can be confined.
 func newRunner(t *testing.T) *Runner {
@@ -175,15 +172,9 @@ func TestProgramsThatCannotStart(t *testing.T) {
 	}
 }
 
-// The helper takes no file that leads out of its directory, and a helper that makes up
-// its answer is not believed.
+// A helper that makes up its answer is not believed.
 func TestMadeUpAnswers(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"../out", "/tmp/out", "a/../../out", ""} {
-		if err := unpackFile(path, strings.NewReader("x")); err == nil {
-			t.Errorf("%q was unpacked", path)
-		}
-	}
 	p, _ := program("", nil)
 	for name, text := range map[string]string{"nothing": "", "no archive": strings.Repeat("x", 2000), "zeros": strings.Repeat("\x00", 4096)} {
 		if _, err := receive(t.Context(), strings.NewReader(text), p); err == nil {
@@ -202,7 +193,7 @@ func FuzzReceive(f *testing.F) {
 		if !raw {
 			var b strings.Builder
 			packed := tar.NewWriter(&b)
-			if err := writeEntry(packed, headName, int64(len(text)), time.Time{}, strings.NewReader(string(text))); err != nil {
+			if err := workhelper.WriteEntry(packed, workhelper.HeadName, int64(len(text)), time.Time{}, strings.NewReader(string(text))); err != nil {
 				t.Fatal(err)
 			}
 			packed.Close()

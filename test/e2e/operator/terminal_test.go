@@ -249,4 +249,19 @@ func TestTerminalsAreBounded(t *testing.T) {
 	if _, code := open[0].frame(); code != 4003 {
 		t.Errorf("switched off: %d", code)
 	}
+	// A server that stops takes the files over first.
+	put(n, "run-command", object{"terminal_enabled": true})
+	m, status := openTerminal(t, n, n.Key, workspaces[2], "")
+	if status != 0 {
+		t.Fatal(status)
+	}
+	m.typed("echo last >last.txt; echo go-$((5+5))\r")
+	m.shows("go-10")
+	go n.Stop()
+	if f, _ := m.frame(); f["type"] != "exit" || f["changed_files"] != 1.0 || f["lost"] != false {
+		t.Errorf("the server stops: %v", f)
+	}
+	if _, code := m.frame(); code != websocket.StatusServiceRestart {
+		t.Errorf("a server that stops closes with %d", code)
+	}
 }

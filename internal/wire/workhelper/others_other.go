@@ -1,6 +1,6 @@
 //go:build !linux
 
-package workcommand
+package workhelper
 
 import "os/exec"
 

@@ -1,4 +1,4 @@
-package workcommand
+package workhelper
 
 import (
 	"io"
@@ -10,13 +10,6 @@ import (
 
 	"agentd/internal/wire/sandbox"
 )
-
-// terminalArg is the one argument of a helper that runs a shell at a terminal.
-const terminalArg = "workspace-terminal"
-
-// saveOrder is what a helper is sent when it shall hand over the files and go on. The end
-// of what it is sent ends the shell.
-const saveOrder = 's'
 
 // hangUpTime is how long a shell has to end by itself when its line is cut.
 const hangUpTime = time.Second
@@ -38,7 +31,7 @@ func helpTerminal(in io.Reader, out io.Writer) error {
 	restore()
 	tty.Close()
 	if err != nil {
-		return handOver(out, sent, &answer{Failed: err.Error(), ExitCode: -1})
+		return handOver(out, sent, &Answer{Failed: err.Error(), ExitCode: -1})
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -55,15 +48,15 @@ func helpTerminal(in io.Reader, out io.Writer) error {
 			if !ok {
 				hangUp(cmd, ended)
 				going = false
-			} else if order == saveOrder {
-				if err := handOver(out, sent, &answer{More: true}); err != nil {
+			} else if order == SaveOrder {
+				if err := handOver(out, sent, &Answer{More: true}); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	endOthers()
-	return handOver(out, sent, &answer{ExitCode: exitCode(cmd.ProcessState)})
+	return handOver(out, sent, &Answer{ExitCode: exitCode(cmd.ProcessState)})
 }
 
 // shell is the best shell of the machine. Files of the system that configure it cannot be

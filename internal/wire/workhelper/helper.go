@@ -1,4 +1,9 @@
-package workcommand
+// Package workhelper is agentd in the sandbox of a workspace's program: started by
+// package workcommand there, it is confined like the program, unpacks the files that it is
+// sent, runs the program, and sends back what the program wrote and which files it left.
+//
+// It imports little, so that it is initialized, and does its work, before the rest of agentd.
+package workhelper
 
 import (
 	"archive/tar"
@@ -17,10 +22,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Main turns the process into a helper if Run made it for that, and returns at once
-// if not. main, and TestMain of tests that run commands, call it before anything else.
-func Main() {
-	work := map[string]func(io.Reader, io.Writer) error{childArg: help, terminalArg: helpTerminal}
+// init turns the process into a helper if package workcommand started it for that. It does
+// not wait for main, which takes longer to come than the work of most helpers.
+func init() { //nolint:gochecknoinits // see above
+	work := map[string]func(io.Reader, io.Writer) error{CommandArg: help, TerminalArg: helpTerminal}
 	if len(os.Args) != 2 || work[os.Args[1]] == nil {
 		return
 	}
@@ -44,7 +49,7 @@ func help(in io.Reader, out io.Writer) error {
 
 // handOver sends an answer, and the files that are new or were written to since the
 // last time.
-func handOver(out io.Writer, sent map[string]fs.FileInfo, a *answer) error {
+func handOver(out io.Writer, sent map[string]fs.FileInfo, a *Answer) error {
 	left, err := look(sent, a)
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func handOver(out io.Writer, sent map[string]fs.FileInfo, a *answer) error {
 		return err
 	}
 	packed := tar.NewWriter(out)
-	if err := writeEntry(packed, headName, int64(len(head)), time.Time{}, bytes.NewReader(head)); err != nil {
+	if err := WriteEntry(packed, HeadName, int64(len(head)), time.Time{}, bytes.NewReader(head)); err != nil {
 		return err
 	}
 	for _, path := range left {
@@ -70,7 +75,7 @@ func handOver(out io.Writer, sent map[string]fs.FileInfo, a *answer) error {
 }
 
 // unpack puts the files where the program finds them, with the times of the workspace.
-func unpack(in io.Reader) (r request, sent map[string]fs.FileInfo, err error) {
+func unpack(in io.Reader) (r Request, sent map[string]fs.FileInfo, err error) {
 	packed := tar.NewReader(in)
 	if _, err := packed.Next(); err != nil {
 		return r, nil, err
@@ -91,7 +96,7 @@ func unpack(in io.Reader) (r request, sent map[string]fs.FileInfo, err error) {
 		if err != nil {
 			return r, nil, err
 		}
-		path := strings.TrimPrefix(entry.Name, filePrefix)
+		path := strings.TrimPrefix(entry.Name, FilePrefix)
 		if err := unpackFile(path, packed); err != nil {
 			return r, nil, err
 		}
@@ -106,7 +111,7 @@ func unpack(in io.Reader) (r request, sent map[string]fs.FileInfo, err error) {
 
 func unpackFile(path string, content io.Reader) error {
 	if !filepath.IsLocal(path) {
-		return fmt.Errorf("workcommand: %q leads out", path)
+		return fmt.Errorf("workhelper: %q leads out", path)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -120,14 +125,14 @@ func unpackFile(path string, content io.Reader) error {
 }
 
 // run runs the program to its end, or to the end of its time.
-func run(r request) *answer {
+func run(r Request) *Answer {
 	program, err := exec.LookPath(r.Argv[0])
 	if err != nil {
-		return &answer{Failed: fmt.Sprintf("%s is not on the machine of this service", r.Argv[0])}
+		return &Answer{Failed: fmt.Sprintf("%s is not on the machine of this service", r.Argv[0])}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.TimeoutMS)*time.Millisecond)
 	defer cancel()
-	output := &bounded{limit: max(1, r.MaxOutput)}
+	output := &Bounded{Limit: max(1, r.MaxOutput)}
 	cmd := exec.CommandContext(ctx, program, r.Argv[1:]...)
 	cmd.Dir = filepath.FromSlash(filepath.Join(".", r.Dir))
 	cmd.Stdout, cmd.Stderr = output, output
@@ -142,20 +147,19 @@ func run(r request) *answer {
 	if err == nil {
 		err = cmd.Wait()
 	}
-	a := &answer{ExitCode: -1, TimedOut: ctx.Err() != nil}
+	a := &Answer{ExitCode: -1, TimedOut: ctx.Err() != nil}
 	if cmd.ProcessState == nil {
 		a.Failed = fmt.Sprintf("%s cannot be started: %v", r.Argv[0], err)
 		return a
 	}
-	output.mu.Lock()
-	defer output.mu.Unlock()
-	a.ExitCode, a.Output, a.Truncated = cmd.ProcessState.ExitCode(), bytes.Clone(output.kept), output.more
+	a.ExitCode = cmd.ProcessState.ExitCode()
+	a.Output, a.Truncated = output.Kept()
 	return a
 }
 
 // look returns the files that are new or were written to, and notes those that are as
 // they were sent. Only files with bytes of their own count: no links, no devices.
-func look(sent map[string]fs.FileInfo, a *answer) (left []string, err error) {
+func look(sent map[string]fs.FileInfo, a *Answer) (left []string, err error) {
 	err = filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			if entry != nil && entry.IsDir() {
@@ -194,7 +198,7 @@ func pack(packed *tar.Writer, path string) (fs.FileInfo, error) {
 	}
 	// It may grow and shrink while a terminal hands it over.
 	content := io.LimitReader(io.MultiReader(f, zeros{}), info.Size())
-	return info, writeEntry(packed, filePrefix+filepath.ToSlash(path), info.Size(), info.ModTime(), content)
+	return info, WriteEntry(packed, FilePrefix+filepath.ToSlash(path), info.Size(), info.ModTime(), content)
 }
 
 // zeros are read where a file became shorter.

@@ -1,4 +1,4 @@
-package workcommand
+package workhelper
 
 import (
 	"os"

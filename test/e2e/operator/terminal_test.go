@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -257,7 +258,9 @@ func TestTerminalsAreBounded(t *testing.T) {
 	}
 	m.typed("echo last >last.txt; echo go-$((5+5))\r")
 	m.shows("go-10")
-	go n.Stop()
+	var stopping sync.WaitGroup
+	stopping.Go(n.Stop)
+	defer stopping.Wait()
 	if f, _ := m.frame(); f["type"] != "exit" || f["changed_files"] != 1.0 || f["lost"] != false {
 		t.Errorf("the server stops: %v", f)
 	}

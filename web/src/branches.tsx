@@ -45,6 +45,13 @@ export function versionsOf(session: Session, paths: Map<string, string[]>, run: 
   return [...found].map(([r, branch]) => ({ run: r, branch }));
 }
 
+/** Deletes a branch: the conversation goes on in the one that it came of. */
+export async function deleteBranch(session: Session, branch: string): Promise<void> {
+  const parent = session.branches.find((b) => b.branch_id === branch)?.parent_branch_id;
+  if (session.active_branch === branch && parent) await send('put', '/api/v1/sessions/{sessionId}/branches/{branchId}/activate', { path: { sessionId: session.session_id, branchId: parent } }, {});
+  await send('delete', '/api/v1/sessions/{sessionId}/branches/{branchId}', { path: { sessionId: session.session_id, branchId: branch } });
+}
+
 /** Goes between the versions of a message. */
 export function Versions({ session, versions, run }: { session: Session; versions: Version[]; run: string }) {
   const at = versions.findIndex((v) => v.run === run);

@@ -46,10 +46,10 @@ export default function Chart({ dates, series, finding, format, height = 176 }: 
         height,
         cursor: { sync: { key: charts.key }, y: false, points: { size: 6 } },
         legend: { show: false },
-        scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, Math.max(1e-9, max) * 1.08] } },
+        scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, (max > 0 ? max : 1) * 1.08] } },
         axes: [
           { ...axis, grid: { show: false }, space: 80, size: 26, values: (_u, at) => at.map((t) => new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', timeZone: 'UTC' }).format(t * 1000)) },
-          { ...axis, size: 56, space: 40, values: (_u, at) => at.map(format) },
+          { ...axis, size: 56, space: 40, values: (_u, at) => at.map((v, i) => (i > 0 && format(v) === format(at[i - 1]!) ? '' : format(v))) },
         ],
         series: [{}, ...series.map((x) => ({ label: x.label, stroke: color(x.color), fill: x.bars ? color(x.color) : undefined, width: x.bars ? 0 : 1.5, points: { show: !x.bars && x.values.filter((v) => v !== null).length < 4, size: 6, fill: color(x.color) }, paths: x.bars ? bars : undefined }))],
         hooks: {

@@ -8,7 +8,8 @@ export function count(n: number | null | undefined): string {
 
 export function usd(v: number | null | undefined): string {
   if (v === null || v === undefined) return '';
-  if (v !== 0 && v < 0.001) return '<$0.001';
+  if (v === 0) return '$0';
+  if (v < 0.001) return '<$0.001';
   return `$${v < 1 ? v.toFixed(3) : v.toFixed(2)}`;
 }
 
@@ -79,4 +80,20 @@ export function initials(name: string): string {
 
 export function percent(part: number, whole: number): string {
   return whole > 0 ? `${((100 * part) / whole).toFixed(1)}%` : '';
+}
+
+const days = ['Sundays', 'Mondays', 'Tuesdays', 'Wednesdays', 'Thursdays', 'Fridays', 'Saturdays', 'Sundays'];
+
+/** A schedule as people say it, if it is one of those that people say: "Weekdays at 07:30". */
+export function inWords(cron: string): string | null {
+  const [minute, hour, day, month, weekday, more] = cron.trim().split(/\s+/);
+  if (more !== undefined || month !== '*' || minute === undefined || hour === undefined || weekday === undefined) return null;
+  const every = /^\*\/(\d+)$/.exec(minute)?.[1];
+  if (hour === '*' && day === '*' && weekday === '*') return every ? `Every ${every} minutes` : minute === '*' ? 'Every minute' : /^\d+$/.test(minute) ? `Every hour at ${minute.padStart(2, '0')} minutes` : null;
+  if (!/^\d+$/.test(minute) || !/^\d+$/.test(hour)) return null;
+  const at = `at ${hour.padStart(2, '0')}:${minute.padStart(2, '0')}`;
+  if (day !== '*') return weekday === '*' && /^\d+$/.test(day!) ? `On day ${day} of each month ${at}` : null;
+  if (weekday === '*') return `Every day ${at}`;
+  if (weekday === '1-5') return `Weekdays ${at}`;
+  return /^[0-7]$/.test(weekday) ? `${days[Number(weekday)]} ${at}` : null;
 }

@@ -5,6 +5,7 @@ import { toast } from './bus';
 import { useCommands, type Command } from './commands';
 import { bodyOf, useDocument } from './document';
 import { type IconName } from './icons';
+import { AgentName } from './names';
 import { SchemaFields, type Refs, type Value } from './schemaform';
 import { en } from './strings/en';
 import { Button, Confirm, CopyCurl, Dialog, Empty, Failure, FormError, Head, IconButton, Json, Loading, More, copy, sentence, useAction, useSelection } from './ui';
@@ -57,7 +58,7 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
   const [, go] = useLocation();
   const me = useMe();
   const list = useList<T>(kind.list, { path: kind.params, query: kind.query }, { every: 8000, limit: 100, meanwhile: kind.meanwhile });
-  const [making, setMaking] = useState(false);
+  const [making, setMaking] = useState(() => new URLSearchParams(location.search).has('new'));
   const rows = list.rows;
   const makes = kind.create && may(me.data, kind.create.role);
   const sel = useSelection(rows, kind.idOf);
@@ -99,10 +100,10 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
           {button}
         </Empty>
       ) : (
-        <div className={row ? 'spl' : ''}>
+        <div className={row ? 'spl one' : ''}>
           <div>
             <div className="tblw">
-              <table className="tbl">
+              <table className="tbl res">
                 <thead>
                   <tr>
                     {kind.columns.map((c) => (
@@ -118,7 +119,7 @@ export function ResourcePage<T extends Value>({ kind, selected, base, embedded }
                     return (
                       <tr key={id} className="go" data-selected={id === selected || id === sel.id || undefined} onClick={() => go(`${base}/${encodeURIComponent(id)}`)}>
                         {kind.columns.map((c, i) => (
-                          <td key={c.label} className={`${c.right ? 'r t2' : ''} ${c.wide ? 'wide' : ''}`}>
+                          <td key={c.label} data-label={c.right && i > 0 ? c.label : undefined} className={`${c.right ? 'r t2' : ''} ${c.wide ? 'wide' : ''}`}>
                             {i === 0 ? (
                               <Link className="b" href={`${base}/${encodeURIComponent(id)}`} onClick={(e) => e.stopPropagation()}>
                                 {c.cell(r)}
@@ -198,7 +199,7 @@ export function Facts({ value, skip = ['tenant_id'] }: { value: Value; skip?: st
           <div key={k} style={{ display: 'contents' }}>
             <dt>{sentence(k)}</dt>
             <dd className={/_id$|^id$|hash|url/.test(k) ? 'mono' : ''} style={{ overflowWrap: 'anywhere' }}>
-              {Array.isArray(v) ? v.join(', ') : typeof v === 'boolean' ? (v ? en.common.yes : en.common.no) : typeof v === 'number' ? v.toLocaleString('en') : when(String(v))}
+              <Fact name={k} value={v} />
             </dd>
           </div>
         ))}
@@ -206,11 +207,43 @@ export function Facts({ value, skip = ['tenant_id'] }: { value: Value; skip?: st
       {deep.map(([k, v]) => (
         <section key={k} style={{ marginTop: 14 }}>
           <h3 className="lbl" style={{ marginBottom: 6 }}>{sentence(k)}</h3>
-          <Json value={v} max={60} />
+          {isFlat(v) ? (
+            <dl className="kv">
+              {Object.entries(v).map(([name, x]) => (
+                <div key={name} style={{ display: 'contents' }}>
+                  <dt>{sentence(name)}</dt>
+                  <dd style={{ overflowWrap: 'anywhere' }}>
+                    <Fact name={name} value={x} />
+                  </dd>
+                </div>
+              ))}
+            </dl>
+          ) : (
+            <Json value={v} max={60} />
+          )}
         </section>
       ))}
     </>
   );
+}
+
+/** Whether all members of an object can be shown as words. */
+function isFlat(v: unknown): v is Record<string, unknown> {
+  return !Array.isArray(v) && Object.values(v as object).every((x) => x === null || typeof x !== 'object' || (Array.isArray(x) && x.every((y) => typeof y === 'string')));
+}
+
+const words = /^(status|plan|type|kind|role|state|severity|decision|phase|visibility|channel|category|priority|mode|topology|.*_(status|type|kind|mode|strategy))$/;
+
+/** One value of a thing, as a person reads it; what is named by an ID is named by its name. */
+function Fact({ name, value }: { name: string; value: unknown }) {
+  if (value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0)) return <span className="t3">{en.common.none}</span>;
+  if (typeof value === 'boolean') return value ? en.common.yes : en.common.no;
+  if (typeof value === 'number') return value.toLocaleString('en');
+  if (Array.isArray(value)) return value.join(', ');
+  const text = String(value);
+  if (/(^|_)agent_id$/.test(name)) return <AgentName id={text} link />;
+  if (/(^|_)run_id$/.test(name)) return <Link className="acc" href={`/runs/${text}`}>{text}</Link>;
+  return words.test(name) ? sentence(text) : when(text);
 }
 
 function when(text: string): string {

@@ -56,7 +56,9 @@ export function RunTable({ filters, empty }: { filters: Record<string, unknown>;
                 <td>
                   <Status of={st.of} label={st.label} />
                 </td>
-                <td className="b">{r.agent_name}</td>
+                <td className="b who">
+                  <span className="trunc">{r.agent_name}</span>
+                </td>
                 <td className="wide">
                   <Link className="trunc t2" href={`/runs/${r.run_id}`} onClick={(e) => e.stopPropagation()}>
                     {r.input_preview || r.run_id}

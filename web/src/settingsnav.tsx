@@ -1,6 +1,7 @@
 import { Link } from 'wouter';
 import { may, useGet, type Me } from './api';
 import { Icon } from './icons';
+import { areas } from './strings/areas';
 import { en } from './strings/en';
 
 const s = en.settings;
@@ -23,8 +24,10 @@ const settingsNav: { title: string; items: { id: string; label: string; role: st
       { id: 'webhooks', label: s.webhooks, role: 'developer' },
       { id: 'sensors', label: s.sensors, role: 'developer' },
       { id: 'schedules', label: s.schedules, role: 'viewer' },
+      { id: 'tasks', label: areas.tasks, role: 'viewer' },
       { id: 'integrations', label: s.integrations, role: 'viewer' },
       { id: 'mcp', label: s.mcp, role: 'developer' },
+      { id: 'a2a', label: areas.a2a, role: 'developer' },
       { id: 'machines', label: s.machines, role: 'viewer' },
       { id: 'models', label: s.models, role: 'viewer' },
       { id: 'notifications', label: s.notifications, role: 'viewer' },
@@ -33,6 +36,15 @@ const settingsNav: { title: string; items: { id: string; label: string; role: st
   { title: s.safety, items: [
       { id: 'guardrails', label: s.guardrails, role: 'developer' },
       { id: 'visitors', label: s.visitors, role: 'viewer' },
+    ],
+  },
+  {
+    title: areas.selling,
+    items: [
+      { id: 'products', label: areas.products, role: 'viewer' },
+      { id: 'customers', label: areas.customers, role: 'viewer' },
+      { id: 'orders', label: areas.orders, role: 'viewer' },
+      { id: 'enrollments', label: areas.enrollments, role: 'viewer' },
     ],
   },
   { title: s.you, items: [{ id: 'devices', label: s.devices, role: 'viewer' }] },
@@ -53,7 +65,7 @@ export default function SettingsNav({ me, section }: { me: Me; section: string }
         <Icon name="left" />
         <span>{en.settings.back}</span>
       </Link>
-      {(operates ? [...settingsNav, { title: s.operator, items: [{ id: 'operator', label: s.service, role: 'admin' }] }] : settingsNav).map((g) => (
+      {(operates ? [...settingsNav, { title: s.operator, items: [{ id: 'operator', label: s.service, role: 'admin' }, { id: 'companies', label: areas.companies, role: 'admin' }, { id: 'dead-letters', label: areas.dead, role: 'admin' }] }] : settingsNav).map((g) => (
         <div key={g.title} className="snav">
           <h2>{g.title}</h2>
           {g.items

@@ -118,7 +118,7 @@ export function Status({ of, label, bare }: { of: string; label?: string; bare?:
 }
 
 export function sentence(code: string): string {
-  const words = code.replaceAll('_', ' ').replaceAll('.', ' ');
+  const words = code.replaceAll('_', ' ').replaceAll('.', ' ').replace(/\b(id|ids|url|mcp|os|llm|api|ip|sse|mfa|usd|json|csp)\b/gi, (w) => (/^ids$/i.test(w) ? 'IDs' : w.toUpperCase()));
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
@@ -550,7 +550,7 @@ export function More({ q, shown, what }: { q: { hasNextPage: boolean; isFetching
   }, [hasNextPage, fetchNextPage, shown]);
   return (
     <div className="more" ref={ref}>
-      {q.isFetchingNextPage ? s.loadingMore : `${shown.toLocaleString('en')}${q.hasNextPage ? '+' : ''} ${what}`}
+      {q.isFetchingNextPage ? s.loadingMore : q.hasNextPage || shown > 20 ? `${shown.toLocaleString('en')}${q.hasNextPage ? '+' : ''} ${what}` : null}
     </div>
   );
 }

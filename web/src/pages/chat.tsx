@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import { Link, useLocation, useSearch } from 'wouter';
 import { api, curlOf, may, queries, send, useGet, useList, useMe, type Schema } from '../api';
-import { Versions, pathsOf, versionsOf } from '../branches';
+import { deleteBranch, Versions, pathsOf, versionsOf } from '../branches';
 import { toast } from '../bus';
 import { useCommands } from '../commands';
 import { bytes, clock, count, shortId, span, usd } from '../format';
@@ -79,7 +79,7 @@ export function titleOf(r: Row): string {
 function Begin({ agentId }: { agentId: string }) {
   const [, go] = useLocation();
   const me = useMe();
-  const agents = useList<Schema<'Agent'>>('/api/v1/agents', {}, { limit: 100 });
+  const agents = useList<Schema<'Agent'>>('/api/v1/agents', { query: { status: 'active' } }, { limit: 100 });
   const [chosen, setChosen] = useState(agentId);
   const agent = agents.rows.find((a) => a.agent_id === chosen) ?? agents.rows[0];
   useTitle(s.new);
@@ -202,7 +202,7 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
     void queries.invalidateQueries({ queryKey: ['/api/v1/sessions'] });
   });
   const [pending, setPending] = useState<{ text: string; runId?: string } | null>(null);
-  const [asking, setAsking] = useState<'' | 'close' | 'share'>('');
+  const [asking, setAsking] = useState<'' | 'close' | 'share' | 'branch'>('');
   const talks = may(me.data, 'developer');
   const turns = useMemo(() => turnsOf(messages.data?.items ?? []), [messages.data]);
   const paths = useMemo(() => (session.data && session.data.branches.length > 1 ? pathsOf(session.data) : null), [session.data]);
@@ -243,9 +243,11 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
   const { ref, pinned, toEnd } = usePinned(`${turns.length} ${turn.parts.length} ${textLength(turn)} ${pending?.text ?? ''}`);
   if (session.error && !session.data) return <section className="conv"><Failure error={session.error} /></section>;
   const closed = session.data && session.data.status !== 'active';
+  const branch = session.data?.branches.find((b) => b.branch_id === session.data.active_branch && b.parent_branch_id);
   const menu: MenuItem[] = [
     { label: s.copyConversation, icon: 'copy', run: () => void copy(turns.map((t) => `${t.user?.content ?? ''}\n\n${t.parts.filter((p) => p.kind === 'text').map((p) => p.text).join('\n\n')}`).join('\n\n---\n\n')) },
     ...(talks ? [{ label: s.share, icon: 'link' as const, run: () => setAsking('share') }] : []),
+    ...(talks && !closed && !live && branch ? [{ label: s.deleteBranch, icon: 'trash' as const, danger: true, run: () => setAsking('branch') }] : []),
     ...(talks && !closed ? [{ label: s.close, icon: 'x' as const, danger: true, run: () => setAsking('close') }] : []),
   ];
   return (
@@ -311,6 +313,7 @@ function Conversation({ id, row }: { id: string; row?: Row }) {
         {talks && !closed && session.data && <NextModel session={session.data} />}
       </aside>
       {asking === 'close' && <Confirm title={s.closeTitle} text={s.closeText} action={s.close} onClose={() => setAsking('')} onConfirm={() => send('delete', '/api/v1/sessions/{sessionId}', path).then(() => go('/chat'))} />}
+      {asking === 'branch' && session.data && branch && <Confirm title={s.deleteBranchTitle(branch.name || shortId(branch.branch_id))} text={s.deleteBranchText} action={s.deleteBranch} danger onClose={() => setAsking('')} onConfirm={() => deleteBranch(session.data, branch.branch_id).then(() => toast(s.branchDeleted))} />}
       {asking === 'share' && <Share id={id} onClose={() => setAsking('')} />}
     </>
   );

@@ -4,6 +4,7 @@ import { curlOf, useGet, useList, type Schema } from '../api';
 import { lineDiff } from '../diff';
 import { count, shortId, span, usd } from '../format';
 import { Icon } from '../icons';
+import { useAgentNames } from '../names';
 import { runMs } from '../runtable';
 import { compare as s } from '../strings/compare';
 import { en } from '../strings/en';
@@ -19,6 +20,7 @@ export default function Compare({ id, other }: { id: string; other: string }) {
   const params = { path: { runId: id }, query: { with: other } };
   const q = useGet<Schema<'RunDiff'>>('/api/v1/runs/{runId}/diff', params, { retry: false });
   const a = useGet<Run>('/api/v1/runs/{runId}', { path: { runId: id } });
+  const names = useAgentNames();
   const b = useGet<Run>('/api/v1/runs/{runId}', { path: { runId: other } });
   return (
     <>
@@ -37,7 +39,7 @@ export default function Compare({ id, other }: { id: string; other: string }) {
           <>
             <div className="note exp">
               <Icon name={d.same ? 's-completed' : 'compare'} />
-              <p>{d.same || d.first_difference === null ? s.same : s.differ(d.first_difference)}</p>
+              <p>{d.same || d.first_difference === null ? s.same : s.differ(d.steps[d.first_difference]?.from?.seq ?? d.steps[d.first_difference]?.to?.seq ?? d.first_difference + 1)}</p>
             </div>
             <section className="sec">
               <div className="tblw">
@@ -52,7 +54,7 @@ export default function Compare({ id, other }: { id: string; other: string }) {
                     </tr>
                   </thead>
                   <tbody>
-                    {rowsOf(d, a.data, b.data).map(([label, left, right, same]) => (
+                    {rowsOf(d, a.data, b.data, names).map(([label, left, right, same]) => (
                       <tr key={label}>
                         <th scope="row">
                           {!same && <span aria-hidden="true">≠ </span>}
@@ -88,9 +90,9 @@ export default function Compare({ id, other }: { id: string; other: string }) {
   );
 }
 
-function rowsOf(d: Schema<'RunDiff'>, a: Run | undefined, b: Run | undefined): [string, React.ReactNode, React.ReactNode, boolean][] {
+function rowsOf(d: Schema<'RunDiff'>, a: Run | undefined, b: Run | undefined, names: Map<string, string>): [string, React.ReactNode, React.ReactNode, boolean][] {
   const tokens = (r: Run | undefined) => (r ? count(r.metrics.input_tokens + r.metrics.output_tokens) : '');
-  const version = (x: Schema<'RunDiffSide'> | undefined, r: Run | undefined) => [r?.agent_name ?? shortId(x?.agent_id ?? ''), x?.agent_version ? `v${x.agent_version}` : ''].filter(Boolean).join(' ');
+  const version = (x: Schema<'RunDiffSide'> | undefined, r: Run | undefined) => [r?.agent_name ?? names.get(x?.agent_id ?? '') ?? shortId(x?.agent_id ?? ''), x?.agent_version ? `v${x.agent_version}` : ''].filter(Boolean).join(' ');
   const plain: [string, string, string][] = [
     [s.agent, version(d.from, a), version(d.to, b)],
     [s.time, a ? span(runMs(a)) : '', b ? span(runMs(b)) : ''],
@@ -122,7 +124,7 @@ function Lines({ a, b }: { a: string; b: string }) {
 function Steps({ pairs }: { pairs: Pair[] }) {
   return (
     <div className="tblw">
-      <table className="tbl flush compact">
+      <table className="tbl flush compact pairs">
         <thead>
           <tr>
             <th>{s.step}</th>

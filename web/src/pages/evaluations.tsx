@@ -74,7 +74,7 @@ export default function Evaluations({ agent, section, id }: { agent: Schema<'Age
       columns: [
         { label: s.name, cell: (r) => text(r.name) },
         { label: s.cases, cell: (r) => count(r.case_count as number), right: true },
-        { label: s.when, cell: (r) => <Time at={text(r.created_at)} />, right: true },
+        { label: en.settings.created, cell: (r) => <Time at={text(r.created_at)} />, right: true },
       ],
       empty: { title: s.noDatasets, text: s.noDatasetsText },
       detail: (r) => <Cases agent={agent.agent_id} dataset={text(r.dataset_id)} />,
@@ -112,7 +112,7 @@ export default function Evaluations({ agent, section, id }: { agent: Schema<'Age
       columns: [
         { label: s.name, cell: (r) => text(r.name) },
         { label: s.type, cell: (r) => sentence(text((r.config as Value)?.type)) },
-        { label: s.when, cell: (r) => <Time at={text(r.created_at)} />, right: true },
+        { label: en.settings.created, cell: (r) => <Time at={text(r.created_at)} />, right: true },
       ],
       empty: { title: s.noScorers, text: s.noScorersText },
     },

@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'react';
+import { lazy, Suspense, useMemo, useState } from 'react';
 import { Link } from 'wouter';
 import { curlOf, may, send, useGet, useList, useMe, type Schema } from '../api';
 import { toast } from '../bus';
@@ -6,11 +6,15 @@ import { bodyOf, resolve, useDocument } from '../document';
 import { count, shortId } from '../format';
 import { Icon, type IconName } from '../icons';
 import { Facts, ResourcePage, type Kind } from '../resource';
+import { AgentName } from '../names';
 import { SchemaFields, type Value } from '../schemaform';
+import { areas } from '../strings/areas';
 import { en } from '../strings/en';
 import { Block, Button, Dialog, Empty, Failure, Field, FormError, Head, Loading, Status, Tabs, Time, sentence, useAction } from '../ui';
 
 const s = en.governance;
+const More = lazy(() => import('./govmore'));
+const more = new Set(['goals', 'requests', 'designs', 'improvements', 'permissions']);
 type Rule = Schema<'ConstitutionRule'>;
 const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
 
@@ -20,7 +24,7 @@ export default function Governance({ section, id }: { section: string; id?: stri
   const constitution = useGet<Schema<'Constitution'>>('/api/v1/governance/constitution', {}, { retry: false });
   const [safe, setSafe] = useState(false);
   const on = state.data?.mode === 'safe_mode';
-  const paths: Record<string, string> = { ledger: '/api/v1/governance/ledger', votes: '/api/v1/governance/voting/proposals', cases: '/api/v1/governance/arbiter/cases', violations: '/api/v1/agents' };
+  const paths: Record<string, string> = { ledger: '/api/v1/governance/ledger', votes: '/api/v1/governance/voting/proposals', cases: '/api/v1/governance/arbiter/cases', violations: '/api/v1/governance/ledger?category=enforcement', goals: '/api/v1/governance/goals', requests: '/api/v1/governance/ambassador/requests', designs: '/api/v1/governance/builder/requests' };
   return (
     <>
       <Head title={s.title} after={on ? <span className="tag bad">{s.safeOn}</span> : <Verified />} curl={curlOf('GET', paths[section] ?? '/api/v1/governance/constitution')}>
@@ -41,6 +45,7 @@ export default function Governance({ section, id }: { section: string; id?: stri
           { id: 'violations', label: s.violations, to: '/governance/violations' },
           { id: 'votes', label: s.votes, to: '/governance/votes' },
           { id: 'cases', label: s.cases, to: '/governance/cases' },
+          ...(['goals', 'requests', 'designs', 'improvements', 'permissions'] as const).map((x) => ({ id: x, label: areas[x], to: `/governance/${x}` })),
           { id: 'ledger', label: s.ledger, to: '/governance/ledger' },
         ]}
       />
@@ -49,6 +54,11 @@ export default function Governance({ section, id }: { section: string; id?: stri
       {section === 'votes' && <ResourcePage kind={votes} selected={id} base="/governance/votes" embedded />}
       {section === 'cases' && <ResourcePage kind={cases} selected={id} base="/governance/cases" embedded />}
       {section === 'ledger' && <Ledger />}
+      {more.has(section) && (
+        <Suspense fallback={<Loading />}>
+          <More key={section} section={section} selected={id} />
+        </Suspense>
+      )}
       {safe && <SafeMode on={on} onClose={() => setSafe(false)} />}
     </>
   );
@@ -202,17 +212,16 @@ function Rules({ q, selected }: { q: ReturnType<typeof useGet<Schema<'Constituti
   );
 }
 
+/** What the rules stopped or warned of, of all agents or of one. */
 function Violations() {
   const agents = useList<Schema<'Agent'>>('/api/v1/agents', { query: { fields: 'summary' } }, { limit: 100 });
   const [agent, setAgent] = useState('');
-  const chosen = agent || agents.rows[0]?.agent_id || '';
-  const q = useGet<Schema<'AgentViolations'>>('/api/v1/governance/violations/{agentId}', { path: { agentId: chosen } }, { enabled: !!chosen, retry: false });
-  if (agents.isLoading) return <Loading />;
-  if (agents.rows.length === 0) return <Empty icon="gov" title={s.noViolations} text={en.agents.empty} />;
+  const q = useGet<Schema<'GovernanceLedger'>>('/api/v1/governance/ledger', { query: { category: 'enforcement', count: 200, agent_id: agent || undefined } }, { retry: false });
   return (
     <>
       <div className="tb">
-        <select className="chipsel" aria-label={en.agents.agent} value={chosen} onChange={(e) => setAgent(e.target.value)}>
+        <select className="chipsel" aria-label={en.agents.agent} value={agent} onChange={(e) => setAgent(e.target.value)}>
+          <option value="">{en.runs.anyAgent}</option>
           {agents.rows.map((a) => (
             <option key={a.agent_id} value={a.agent_id}>
               {a.name}
@@ -222,41 +231,48 @@ function Violations() {
       </div>
       <Block q={q}>
         {(v) =>
-          v.violations.length === 0 ? (
-            <Empty icon="check" title={s.noViolations} text={s.noViolationsText} />
+          v.entries.length === 0 ? (
+            <Empty icon="check" title={s.noViolations} text={agent ? s.noViolationsText : s.noViolationsAtAll} />
           ) : (
-            <table className="tbl">
-              <thead>
-                <tr>
-                  <th>{s.rule}</th>
-                  <th>{s.what}</th>
-                  <th>{s.decision}</th>
-                  <th>{en.run.run}</th>
-                  <th className="r">{s.at}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {v.violations.map((x) => (
-                  <tr key={x.id}>
-                    <td className="mono b">{x.rule_id}</td>
-                    <td className="wide">
-                      <span className="trunc t2">{x.message || x.action}</span>
-                    </td>
-                    <td>{sentence(x.decision)}</td>
-                    <td>
-                      {x.run_id && (
-                        <Link className="acc mono" href={`/runs/${x.run_id}`}>
-                          {shortId(x.run_id)}
-                        </Link>
-                      )}
-                    </td>
-                    <td className="r t2">
-                      <Time at={x.ts} />
-                    </td>
+            <div className="tblw">
+              <table className="tbl res">
+                <thead>
+                  <tr>
+                    <th>{s.rule}</th>
+                    <th>{en.agents.agent}</th>
+                    <th>{s.decision}</th>
+                    <th>{s.what}</th>
+                    <th>{en.run.run}</th>
+                    <th className="r">{s.at}</th>
                   </tr>
-                ))}
-              </tbody>
-            </table>
+                </thead>
+                <tbody>
+                  {v.entries.map((x) => {
+                    const d = x.details as { message?: string; action?: string; decision?: string };
+                    return (
+                      <tr key={x.id}>
+                        <td className="b">{d.message || x.rule_id}</td>
+                        <td>
+                          <AgentName id={x.subject_agent_id} link />
+                        </td>
+                        <td>{sentence(d.decision ?? x.kind.replace('enforcement.', ''))}</td>
+                        <td className="mono t2">{d.action}</td>
+                        <td>
+                          {x.run_id && (
+                            <Link className="acc mono" href={`/runs/${x.run_id}?tab=rules`}>
+                              {shortId(x.run_id)}
+                            </Link>
+                          )}
+                        </td>
+                        <td className="r t2">
+                          <Time at={x.ts} />
+                        </td>
+                      </tr>
+                    );
+                  })}
+                </tbody>
+              </table>
+            </div>
           )
         }
       </Block>
@@ -331,14 +347,14 @@ const cases: Kind<Value> = {
   columns: [
     { label: s.reason, cell: (r) => text(r.reason) },
     { label: en.agents.status, cell: (r) => <Status of={text(r.status) === 'ruled' || text(r.status) === 'closed' ? 'completed' : 'pending'} label={sentence(text(r.status))} /> },
-    { label: s.against, cell: (r) => <span className="mono t2">{shortId(text(r.against_agent_id))}</span> },
+    { label: s.against, cell: (r) => <AgentName id={text(r.against_agent_id)} /> },
     { label: s.at, cell: (r) => <Time at={r.filed_at as string} />, right: true },
   ],
   empty: { title: s.noCases, text: s.noCasesText },
 };
 
 function Ledger() {
-  const q = useGet<Schema<'GovernanceLedger'>>('/api/v1/governance/ledger', { query: { limit: 100 } }, { retry: false });
+  const q = useGet<Schema<'GovernanceLedger'>>('/api/v1/governance/ledger', { query: { count: 100 } }, { retry: false });
   const [chosen, setChosen] = useState('');
   const [busy, error, verify] = useAction(async () => {
     const v = await send0();
@@ -368,6 +384,7 @@ function Ledger() {
                     <tr>
                       <th>{s.seq}</th>
                       <th>{s.what}</th>
+                      <th>{en.agents.agent}</th>
                       <th>{s.rule}</th>
                       <th>{s.hash}</th>
                       <th className="r">{s.at}</th>
@@ -381,6 +398,9 @@ function Ledger() {
                           <button type="button" className="lnk mono b" onClick={() => setChosen(e.id)}>
                             {e.kind}
                           </button>
+                        </td>
+                        <td className="t2">
+                          <AgentName id={e.subject_agent_id} />
                         </td>
                         <td className="mono t2">{e.rule_id}</td>
                         <td className="mono t3">{shortId(e.hash)}</td>

@@ -8,7 +8,7 @@ import { ResourcePage, type Kind } from '../resource';
 import type { Value } from '../schemaform';
 import { en } from '../strings/en';
 import Trash from './trash';
-import { Block, Button, Confirm, Empty, Failure, FormError, Head, IconButton, Loading, Tabs, Time, useAction } from '../ui';
+import { Block, Button, Confirm, Empty, Failure, FormError, Head, IconButton, Loading, Tabs, Time, sentence, useAction } from '../ui';
 
 const s = en.library;
 const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
@@ -187,7 +187,7 @@ const files: Kind<Value> = {
     { label: s.added1, cell: (r) => <Time at={r.created_at as string} />, right: true },
   ],
   empty: { title: s.noFiles, text: s.noFilesText },
-  before: <UploadBar />,
+  button: <UploadButton />,
   actions: (r) => (
     <a className="btn sm" href={api.url('/api/v1/files/{fileId}/content', { path: { fileId: text(r.file_id) } })} download={text(r.filename)}>
       <Icon name="export" small />
@@ -216,7 +216,7 @@ function FilePanel({ row }: { row: Value }) {
   );
 }
 
-function UploadBar() {
+function UploadButton() {
   const pick = useRef<HTMLInputElement>(null);
   const me = useMe();
   const [busy, error, run] = useAction(async (list: FileList | null) => {
@@ -230,11 +230,11 @@ function UploadBar() {
   });
   if (!may(me.data, 'developer', 'files:write')) return null;
   return (
-    <div className="tb">
-      <input ref={pick} type="file" multiple hidden onChange={(e) => void run(e.target.files)} />
-      <Button small icon="plus" label={s.upload} busy={busy} onClick={() => pick.current?.click()} />
+    <>
       <FormError error={error} />
-    </div>
+      <input ref={pick} type="file" multiple hidden onChange={(e) => void run(e.target.files)} />
+      <Button kind="primary" icon="plus" label={s.upload} busy={busy} onClick={() => pick.current?.click()} />
+    </>
   );
 }
 
@@ -250,7 +250,7 @@ const workspaces: Kind<Value> = {
   remove: { role: 'developer' },
   columns: [
     { label: s.name, cell: (r) => text(r.name) },
-    { label: s.owner, cell: (r) => <span className="t2">{text(r.owner_type)}</span> },
+    { label: s.owner, cell: (r) => <span className="t2">{sentence(text(r.owner_type))}</span> },
     { label: s.files, cell: (r) => count(r.file_count as number), right: true },
     { label: s.size, cell: (r) => bytes(r.total_size_bytes as number), right: true },
     { label: s.changed, cell: (r) => <Time at={r.updated_at as string} />, right: true },

@@ -13,7 +13,7 @@ import { runMs } from '../runtable';
 import { compare } from '../strings/compare';
 import { en } from '../strings/en';
 import { ApprovalCard, QuestionCard, Text } from '../turn';
-import { Block, Button, Dialog, Failure, Field, FormError, Head, IconButton, Json, Loading, Menu, Status, Tabs, Time, copy, runStatus, sentence, useAction, useTick, type MenuItem } from '../ui';
+import { Block, Button, Dialog, Empty, Failure, Field, FormError, Head, IconButton, Json, Loading, Menu, Status, Tabs, Time, copy, runStatus, sentence, useAction, useTick, type MenuItem } from '../ui';
 
 const ChooseRun = lazy(() => import('./compare').then((m) => ({ default: m.ChooseRun })));
 const s = en.run;
@@ -27,7 +27,8 @@ export default function RunPage({ id }: { id: string }) {
   const path = { path: { runId: id } };
   const [, go] = useLocation();
   const search = new URLSearchParams(useSearch());
-  const tab = search.get('tab') ?? 'timeline';
+  const asked = search.get('tab') ?? '';
+  const tab = ['events', 'io', 'rules', 'files'].includes(asked) ? asked : 'timeline';
   const me = useMe();
   const acts = may(me.data, 'developer', 'runs:create');
   const run = useGet<Run>('/api/v1/runs/{runId}', path, { every: (r) => (r && final.has(r.status) ? false : 2000) });
@@ -95,12 +96,14 @@ export default function RunPage({ id }: { id: string }) {
           { id: 'timeline', label: s.timeline, to: to('timeline'), n: r.metrics.steps_count || undefined },
           { id: 'events', label: s.events, to: to('events') },
           { id: 'io', label: s.inputOutput, to: to('io') },
+          { id: 'rules', label: s.rules, to: to('rules') },
           { id: 'files', label: s.files, to: to('files'), n: r.artifacts.length || undefined },
         ]}
       />
       {tab === 'timeline' && <Timeline run={r} live={!ended} chosen={search.get('step') ?? ''} onChoose={(step) => go(`/runs/${id}${step ? `?step=${step}` : ''}`, { replace: true })} onFork={acts && ended ? setForking : undefined} />}
       {tab === 'events' && <Events id={id} live={!ended} />}
       {tab === 'io' && <InputOutput run={r} />}
+      {tab === 'rules' && <Rules run={r} live={!ended} />}
       {tab === 'files' && <Files run={r} />}
       {comparing && (
         <Suspense>
@@ -503,25 +506,25 @@ function StepPanel({ run, row, onFork }: { run: Run; row: Row; onFork?: (seq: nu
       {d?.input && (
         <>
           <h3 className="lbl" style={{ margin: '14px 0 6px' }}>{s.input}</h3>
-          <Json value={d.input} max={60} />
+          <StepInput of={d.input as Record<string, unknown>} />
         </>
       )}
       {d?.output && (
         <>
           <h3 className="lbl" style={{ margin: '14px 0 6px' }}>{s.output}</h3>
-          <Json value={d.output} max={60} />
+          <StepOutput of={d.output as Record<string, unknown>} />
         </>
       )}
-      {d?.metrics && Object.keys(d.metrics).length > 0 && (
+      {d?.metrics && Object.values(d.metrics).some((v) => v !== null && v !== 0 && v !== false && typeof v !== 'object') && (
         <>
           <h3 className="lbl" style={{ margin: '14px 0 6px' }}>{s.figures}</h3>
           <dl className="kv">
             {Object.entries(d.metrics)
-              .filter(([, v]) => v !== null && v !== 0 && typeof v !== 'object')
+              .filter(([, v]) => v !== null && v !== 0 && v !== false && typeof v !== 'object')
               .map(([k, v]) => (
                 <div key={k} style={{ display: 'contents' }}>
                   <dt>{sentence(k)}</dt>
-                  <dd className="num">{typeof v === 'number' ? v.toLocaleString('en') : String(v)}</dd>
+                  <dd className="num">{/_usd$/.test(k) ? usd(v as number) : typeof v === 'number' ? v.toLocaleString('en') : en.common.yes}</dd>
                 </div>
               ))}
           </dl>
@@ -534,6 +537,148 @@ function StepPanel({ run, row, onFork }: { run: Run; row: Row; onFork?: (seq: nu
         </div>
       )}
     </>
+  );
+}
+
+function parsed(text: unknown): unknown {
+  if (typeof text !== 'string') return text;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+}
+
+/** Arguments by name; what has none is shown as it is. */
+function Args({ of }: { of: unknown }) {
+  const value = parsed(of);
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return typeof value === 'string' && value ? <p style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{value}</p> : <Json value={value} max={60} />;
+  if (Object.keys(value).length === 0) return <p className="t3">{s.noArguments}</p>;
+  return (
+    <dl className="argl">
+      {Object.entries(value).map(([k, v]) => (
+        <div key={k} style={{ display: 'contents' }}>
+          <dt>{k}</dt>
+          <dd>{typeof v === 'string' ? v : JSON.stringify(v, null, 1)}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** What a step was given, in words: how many messages, the arguments of a tool. */
+function StepInput({ of }: { of: Record<string, unknown> }) {
+  const { messages, arguments: args, tool_call_id: _id, name: _name, ...rest } = of;
+  return (
+    <>
+      {typeof messages === 'number' && <p className="t2">{s.messagesSent(messages)}</p>}
+      {args !== undefined && <Args of={args} />}
+      {Object.keys(rest).length > 0 && <Json value={rest} max={60} />}
+      {typeof messages !== 'number' && messages !== undefined && <Json value={messages} max={60} />}
+    </>
+  );
+}
+
+const reasons = new Set(['stop', 'tool_calls']);
+
+/** What a step answered: text, calls of tools, what the rules decided. */
+function StepOutput({ of }: { of: Record<string, unknown> }) {
+  const { text, content, tool_calls: calls, rulings, model, finish_reason: reason, thinking, is_error: _failed, ...rest } = of;
+  const said = typeof text === 'string' ? text : typeof content === 'string' ? content : '';
+  return (
+    <div className="col" style={{ gap: 8 }}>
+      {typeof thinking === 'string' && thinking && <p className="t2" style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{thinking}</p>}
+      {said && (typeof parsed(said) === 'object' && parsed(said) !== null ? <Json value={parsed(said)} max={60} /> : <p style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>{said}</p>)}
+      {Array.isArray(calls) &&
+        (calls as { id?: string; name?: string; arguments?: unknown }[]).map((c, i) => (
+          <div key={c.id ?? i} className="card pad">
+            <p className="mono b" style={{ marginBottom: 4 }}>{c.name}</p>
+            <Args of={c.arguments} />
+          </div>
+        ))}
+      {Array.isArray(rulings) && (rulings as Ruling[]).map((r, i) => <RulingRow key={i} of={r} />)}
+      {content !== undefined && typeof content !== 'string' && <Json value={content} max={60} />}
+      {(typeof model === 'string' || (typeof reason === 'string' && !reasons.has(reason))) && (
+        <p className="t3 fs12">
+          <span className="mono">{model as string}</span> {typeof reason === 'string' && !reasons.has(reason) ? sentence(reason) : ''}
+        </p>
+      )}
+      {Object.keys(rest).length > 0 && <Json value={rest} max={60} />}
+    </div>
+  );
+}
+
+interface Ruling {
+  rule_id?: string;
+  severity?: string;
+  action?: string;
+  decision?: string;
+  message?: string;
+  shadow?: boolean;
+}
+
+function RulingRow({ of }: { of: Ruling }) {
+  const stops = of.decision === 'block' || of.decision === 'terminate_agent';
+  return (
+    <div className={`note ${stops ? 'bad' : 'warn'}`}>
+      <Icon name={stops ? 's-blocked' : 's-waiting'} />
+      <div className="grow">
+        <p>
+          <Link className="b" href={`/governance/rules/${encodeURIComponent(of.rule_id ?? '')}`}>
+            {of.message || of.rule_id}
+          </Link>
+        </p>
+        <p className="t2 fs12">
+          {sentence(of.decision ?? '')}
+          {of.action ? ` · ${of.action}` : ''}
+          {of.shadow ? ` · ${en.governance.shadow}` : ''}
+        </p>
+      </div>
+    </div>
+  );
+}
+
+/** The rules and guardrails that acted in a run, by step. */
+function Rules({ run, live }: { run: Run; live: boolean }) {
+  const q = useGet<{ steps: Step[] }>('/api/v1/runs/{runId}/steps', { path: { runId: run.run_id }, query: { limit: 200 } }, { every: live ? 4000 : false });
+  return (
+    <Block q={q} rows={3}>
+      {({ steps }) => {
+        const acted = steps.flatMap((x) => {
+          const out = (x.output ?? {}) as { rulings?: Ruling[] };
+          return x.type === 'guardrail' || (out.rulings ?? []).length > 0 ? [{ step: x, rulings: out.rulings ?? [] }] : [];
+        });
+        if (acted.length === 0 && run.status !== 'guardrail_blocked') return <Empty icon="shield" title={s.noRules} text={s.noRulesText} />;
+        return (
+          <div className="io">
+            {run.status === 'guardrail_blocked' && run.error && (
+              <section className="sec" style={{ borderTop: 0 }}>
+                <div className="note bad">
+                  <Icon name="s-blocked" />
+                  <p>{run.error}</p>
+                </div>
+              </section>
+            )}
+            {acted.map(({ step, rulings }) => (
+              <section key={step.step_id} className="sec">
+                <div className="row" style={{ marginBottom: 8 }}>
+                  <h2 className="grow">
+                    <Link href={`/runs/${run.run_id}?step=${step.step_id}`}>{s.stepTitle(String(step.seq), s.kinds[step.type] ?? step.type)}</Link>
+                  </h2>
+                  <Time at={step.started_at} className="t3 fs12" />
+                </div>
+                <div className="col" style={{ gap: 8 }}>
+                  {rulings.map((r, i) => (
+                    <RulingRow key={i} of={r} />
+                  ))}
+                  {step.type === 'guardrail' && step.output && <StepOutput of={step.output as Record<string, unknown>} />}
+                </div>
+              </section>
+            ))}
+          </div>
+        );
+      }}
+    </Block>
   );
 }
 
@@ -629,7 +774,7 @@ function Events({ id, live }: { id: string; live: boolean }) {
 }
 
 function line(d: Record<string, unknown>): string {
-  for (const k of ['text', 'name', 'error', 'question', 'reason', 'type', 'status']) if (typeof d[k] === 'string') return (d[k] as string).slice(0, 160);
+  for (const k of ['text', 'name', 'tool_name', 'message', 'error', 'question', 'reason', 'rule_id', 'type', 'status', 'model']) if (typeof d[k] === 'string') return (d[k] as string).slice(0, 160);
   return '';
 }
 

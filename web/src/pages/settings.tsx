@@ -13,6 +13,7 @@ import { Webhook } from './settings/webhook';
 const Integrations = lazy(() => import('./settings/integrations'));
 const Machines = lazy(() => import('./settings/machines'));
 const Visitors = lazy(() => import('./settings/visitors'));
+const Lists = lazy(() => import('./settings/lists'));
 const Operator = lazy(() => import('./settings/operator'));
 
 export default function Settings({ section, id, sub }: { section: string; id?: string; sub?: string }) {
@@ -52,6 +53,15 @@ export default function Settings({ section, id, sub }: { section: string; id?: s
       return <Visitors selected={id} base={base} />;
     case 'operator':
       return <Operator section={id} />;
+    case 'products':
+    case 'customers':
+    case 'orders':
+    case 'enrollments':
+    case 'tasks':
+    case 'a2a':
+    case 'companies':
+    case 'dead-letters':
+      return <WithAgents>{(refs) => <Lists section={section} selected={id} refs={refs} />}</WithAgents>;
     case 'devices':
       return <ResourcePage kind={devices} selected={id} base={base} />;
   }

@@ -4,12 +4,12 @@ import { curlOf, may, send, useGet, useList, useMe, type Schema } from '../api';
 import { toast } from '../bus';
 import { count, shortId, usd } from '../format';
 import { Icon } from '../icons';
-import { ResourcePage, type Kind } from '../resource';
+import { Edit, ResourcePage, type Kind } from '../resource';
 import type { Refs, Value } from '../schemaform';
 import { en } from '../strings/en';
 import { Text } from '../turn';
 import { WorkTabs } from '../worktabs';
-import { Block, Button, Empty, Failure, Field, FormError, Head, Loading, Status, Time, sentence, useAction } from '../ui';
+import { Block, Button, Confirm, Empty, Failure, Field, FormError, Head, Loading, Status, Time, sentence, useAction } from '../ui';
 
 const s = en.teams;
 const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
@@ -19,31 +19,43 @@ export default function Teams({ id, run }: { id?: string; run?: string }) {
   const refs = useMemo<Refs>(() => ({ agent: agents.rows.map((a) => ({ value: a.agent_id, label: a.name })) }), [agents.rows]);
   const names = useMemo(() => new Map(agents.rows.map((a) => [a.agent_id, a.name])), [agents.rows]);
   if (id && run) return <TeamRun team={id} id={run} names={names} />;
-  if (id) return <Team id={id} names={names} />;
+  if (id) return <Team id={id} names={names} refs={refs} />;
   const kind: Kind<Value> = {
-    id: 'teams',
-    title: s.title,
-    icon: 'teams',
-    list: '/api/v1/teams',
-    idOf: (r) => text(r.team_id),
-    nameOf: (r) => text(r.name),
+    ...teamKind,
     create: { path: '/api/v1/teams', role: 'developer', label: s.new, start: { topology: 'supervisor' } },
     refs,
     before: <WorkTabs active="teams" />,
-    columns: [
-      { label: s.name, cell: (r) => text(r.name) },
-      { label: s.topology, cell: (r) => sentence(text(r.topology)) },
-      { label: s.description, cell: (r) => text(r.description), wide: true },
-      { label: s.members, cell: (r) => count(((r.agent_ids as string[]) ?? []).length), right: true },
-      { label: s.changed, cell: (r) => <Time at={r.updated_at as string} />, right: true },
-    ],
-    empty: { title: s.empty, text: s.emptyText },
   };
   return <ResourcePage kind={kind} base="/teams" />;
 }
 
-function Team({ id, names }: { id: string; names: Map<string, string> }) {
+const teamKind: Kind<Value> = {
+  id: 'teams',
+  title: s.title,
+  icon: 'teams',
+  list: '/api/v1/teams',
+  idOf: (r) => text(r.team_id),
+  nameOf: (r) => text(r.name),
+  one: { path: '/api/v1/teams/{teamId}', param: 'teamId' },
+  update: { method: 'patch', role: 'developer' },
+  columns: [
+    { label: s.name, cell: (r) => text(r.name) },
+    { label: s.topology, cell: (r) => sentence(text(r.topology)) },
+    { label: s.description, cell: (r) => text(r.description), wide: true },
+    { label: s.members, cell: (r) => count(membersOf(r as unknown as Schema<'Team'>).length), right: true },
+    { label: s.changed, cell: (r) => <Time at={r.updated_at as string} />, right: true },
+  ],
+  empty: { title: s.empty, text: s.emptyText },
+};
+
+/** The supervisor, the workers and the other members, each once. */
+function membersOf(t: Schema<'Team'>): string[] {
+  return [...new Set([...(t.supervisor_agent_id ? [t.supervisor_agent_id] : []), ...(t.agent_ids ?? []), ...(t.workers ?? []).map((w) => w.agent_id)])];
+}
+
+function Team({ id, names, refs }: { id: string; names: Map<string, string>; refs: Refs }) {
   const path = { path: { teamId: id } };
+  const [changing, setChanging] = useState<'' | 'edit' | 'delete'>('');
   const [, go] = useLocation();
   const me = useMe();
   const starts = may(me.data, 'developer', 'agents:write');
@@ -57,10 +69,28 @@ function Team({ id, names }: { id: string; names: Map<string, string> }) {
   });
   if (!team.data) return <Block q={team}>{() => null}</Block>;
   const t = team.data;
-  const members = [...new Set([...(t.supervisor_agent_id ? [t.supervisor_agent_id] : []), ...t.agent_ids, ...t.workers.map((w) => w.agent_id)])];
+  const members = membersOf(t);
   return (
     <>
-      <Head crumbs={[{ label: s.title, to: '/teams' }]} title={t.name} after={<span className="tag">{sentence(t.topology)}</span>} curl={curlOf('POST', '/api/v1/teams/{teamId}/runs', path, { message: 'Hello' })} />
+      <Head crumbs={[{ label: s.title, to: '/teams' }]} title={t.name} after={<span className="tag">{sentence(t.topology)}</span>} curl={curlOf('POST', '/api/v1/teams/{teamId}/runs', path, { message: 'Hello' })}>
+        {starts && <Button icon="edit" label={en.common.edit} onClick={() => setChanging('edit')} />}
+        {starts && <Button kind="danger" icon="trash" label={en.common.delete} onClick={() => setChanging('delete')} />}
+      </Head>
+      {changing === 'edit' && <Edit kind={{ ...teamKind, refs }} row={t as unknown as Value} params={path} onClose={() => setChanging('')} />}
+      {changing === 'delete' && (
+        <Confirm
+          title={en.resource.removeTitle(en.common.delete, t.name)}
+          text={s.removeText}
+          action={en.common.delete}
+          danger
+          onClose={() => setChanging('')}
+          onConfirm={async () => {
+            await send('delete', '/api/v1/teams/{teamId}', path);
+            toast(en.resource.removed(t.name));
+            go('/teams');
+          }}
+        />
+      )}
       <div className="ovg" style={{ borderTop: '1px solid var(--line)' }}>
         <div>
           {starts && (
@@ -192,7 +222,7 @@ function TeamRun({ team, id, names }: { team: string; id: string; names: Map<str
   if (!run.data) return <Block q={run}>{() => null}</Block>;
   const r = run.data;
   const name = (a: string) => names.get(a) ?? (a ? shortId(a) : s.person);
-  const members = t.data ? [...new Set([...(t.data.supervisor_agent_id ? [t.data.supervisor_agent_id] : []), ...t.data.agent_ids, ...t.data.workers.map((w) => w.agent_id)])] : [];
+  const members = t.data ? membersOf(t.data) : [];
   const active = new Map(r.runs.map((x) => [x.agent_id, x.status]));
   const cost = r.runs.reduce((sum, x) => sum + (x.metrics?.total_cost_usd ?? 0), 0);
   return (

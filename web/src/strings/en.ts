@@ -3,6 +3,7 @@ export const times = (n: number, one: string, many: string) => `${n.toLocaleStri
 
 export const en = {
   common: {
+    none: 'None',
     copied: 'Copied',
     copy: 'Copy',
     copyCurl: 'Copy as curl',
@@ -246,6 +247,10 @@ export const en = {
   },
   chat: {
     edit: 'Change this message',
+    deleteBranch: 'Delete this branch',
+    deleteBranchTitle: (name: string) => `Delete the branch "${name}"?`,
+    deleteBranchText: 'The messages of this branch go. The conversation goes on in the branch that it came of.',
+    branchDeleted: 'The branch was deleted',
     editBranch: 'The conversation branches here: what follows stays in the branch of now.',
     anew: 'Answer anew',
     anewTitle: 'Answer this message anew, in a branch',
@@ -428,6 +433,11 @@ export const en = {
     nextStep: 'Next step',
     previousStep: 'Previous step',
     chooseStep: 'Choose a step to see its input and output.',
+    rules: 'Rules',
+    noRules: 'No rule or guardrail acted',
+    noRulesText: 'What a rule of the constitution warned of or stopped in this run, and what guardrails found, is listed here.',
+    noArguments: 'No arguments',
+    messagesSent: (n: number) => `${n === 1 ? 'One message was' : `${n} messages were`} sent to the model, the system prompt included.`,
     chooseEvent: 'Choose an event to see all of it.',
     queued: 'It waits in the queue for a worker.',
     noSteps: 'No step was made.',
@@ -624,6 +634,10 @@ export const en = {
     stepWebhook: 'Subscribe to events with a webhook',
   },
   settings: {
+    quotas: 'Limits of the company',
+    noQuotas: 'None: the company may use as much as the service has.',
+    unconfirmed: 'Not confirmed',
+    targetTested: 'A test was sent; its outcome is shown here in a moment.',
     back: 'Back to the console',
     company: 'Company',
     connections: 'Connections',
@@ -837,6 +851,7 @@ export const en = {
     trashOfPeopleText: 'You are signed in with a key, and what a key deletes is gone for good. Sign in by mail, a provider or a link to see what people deleted.',
   },
   teams: {
+    removeText: 'Its agents and their runs stay.',
     title: 'Teams',
     new: 'New team',
     name: 'Name',
@@ -904,6 +919,7 @@ export const en = {
     truncated: 'There is more; a shorter time shows all.',
     noViolations: 'No violations',
     noViolationsText: 'No rule stopped or warned this agent.',
+    noViolationsAtAll: 'No rule has stopped or warned an agent.',
     what: 'What',
     decision: 'Decision',
     at: 'At',

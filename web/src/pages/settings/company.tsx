@@ -3,10 +3,11 @@ import { curlOf, may, send, useGet, useList, useMe, type Schema } from '../../ap
 import { toast } from '../../bus';
 import { shortId } from '../../format';
 import { Icon } from '../../icons';
+import { memberName } from '../../names';
 import { Facts } from '../../resource';
 import { type Value } from '../../schemaform';
 import { en } from '../../strings/en';
-import { Block, Button, Empty, Failure, Field, FormError, Head, Loading, Time, copy, useAction } from '../../ui';
+import { Block, Button, Empty, Failure, Field, FormError, Head, Loading, Time, copy, sentence, useAction } from '../../ui';
 
 const s = en.settings;
 const text = (v: unknown) => (v === null || v === undefined ? '' : String(v));
@@ -37,7 +38,8 @@ export function General() {
                 {writes && <Button type="submit" kind="primary" label={en.common.save} busy={busy} disabled={name === undefined || name === c.name} />}
                 <FormError error={error} />
               </form>
-              <Facts value={c} skip={['name']} />
+              <Facts value={c} skip={['name', 'quotas', 'settings']} />
+              <Quotas of={(c.quotas ?? {}) as Value} />
             </>
           )}
         </Block>
@@ -46,18 +48,40 @@ export function General() {
   );
 }
 
+/** What the company may use at most. */
+function Quotas({ of }: { of: Value }) {
+  const set = Object.entries(of).filter(([, v]) => v !== null);
+  return (
+    <>
+      <h2 className="h2" style={{ margin: '18px 0 8px' }}>{s.quotas}</h2>
+      {set.length === 0 ? (
+        <p className="t2">{s.noQuotas}</p>
+      ) : (
+        <dl className="kv">
+          {set.map(([k, v]) => (
+            <div key={k} style={{ display: 'contents' }}>
+              <dt>{sentence(k)}</dt>
+              <dd className="num">{Number(v).toLocaleString('en')}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </>
+  );
+}
+
 export function Audit() {
   const [action, setAction] = useState('');
   const list = useList<Schema<'AuditEntry'>>('/api/v1/admin/audit', { query: { action: action || undefined } }, { limit: 100, every: 15_000 });
-  const users = useList<{ id: string; name?: string; email?: string }>('/api/v1/users', {}, { limit: 100 });
-  const names = useMemo(() => new Map(users.rows.map((u) => [u.id, u.name || u.email || shortId(u.id)])), [users.rows]);
+  const users = useList<{ id: string; name?: string; email?: string; role?: string }>('/api/v1/users', {}, { limit: 100 });
+  const names = useMemo(() => new Map(users.rows.map((u) => [u.id, memberName(u)])), [users.rows]);
   const [chosen, setChosen] = useState('');
   const sel = list.rows.find((e) => e.entry_id === chosen);
   return (
     <>
       <Head title={s.audit} curl={curlOf('GET', '/api/v1/admin/audit', { query: { limit: 100, action: action || undefined } })} />
       <div className="tb">
-        <span className="find-in">
+        <span className="find-in wide">
           <Icon name="filter" small />
           <input type="search" value={action} placeholder={s.auditAction} aria-label={s.auditAction} onChange={(e) => setAction(e.target.value)} />
         </span>
@@ -92,7 +116,7 @@ export function Audit() {
                       </td>
                       <td className="t2">{names.get(e.actor_user_id ?? '') ?? shortId(e.actor_user_id)}</td>
                       <td className="t2">
-                        {e.target_type} <span className="mono">{shortId(e.target_id)}</span>
+                        {sentence(e.target_type ?? '')} <span className="mono">{shortId(e.target_id)}</span>
                       </td>
                       <td className="mono t3">{e.ip_address}</td>
                       <td className="r t2">

@@ -1,8 +1,9 @@
 import { useState } from 'react';
-import { Link } from 'wouter';
+import { Link, useLocation } from 'wouter';
 import { may, send, useMe } from '../../api';
 import { toast } from '../../bus';
-import { count, shortId } from '../../format';
+import { count, inWords, shortId } from '../../format';
+import { AgentName, memberName } from '../../names';
 import { ResourcePage, type Kind } from '../../resource';
 import { type Value } from '../../schemaform';
 import { en } from '../../strings/en';
@@ -18,11 +19,11 @@ export const members: Kind<Value> = {
   icon: 'user',
   list: '/api/v1/users',
   idOf: (r) => text(r.id ?? r.user_id),
-  nameOf: (r) => text(r.name) || text(r.email) || shortId(text(r.id ?? r.user_id)),
+  nameOf: (r) => memberName(r),
   one: { path: '/api/v1/users/{userId}', param: 'userId' },
   remove: { role: 'admin', text: () => s.removeMember },
   columns: [
-    { label: s.name, cell: (r) => text(r.name) || text(r.email) || shortId(text(r.id ?? r.user_id)) },
+    { label: s.name, cell: (r) => memberName(r) },
     { label: s.email, cell: (r) => <span className="t2">{text(r.email)}</span> },
     { label: s.role, cell: (r) => sentence(text(r.role)) },
     { label: en.agents.status, cell: (r) => <Status of={text(r.status)} /> },
@@ -30,7 +31,14 @@ export const members: Kind<Value> = {
   ],
   empty: { title: s.noMembers, text: s.noMembersText },
   actions: (r) => <MemberActions row={r} />,
+  button: <InviteButton />,
 };
+
+function InviteButton() {
+  const me = useMe();
+  const [, go] = useLocation();
+  return may(me.data, 'admin') ? <Button kind="primary" icon="plus" label={s.invite} onClick={() => go('/settings/invites?new=1')} /> : null;
+}
 
 function MemberActions({ row }: { row: Value }) {
   const me = useMe();
@@ -129,7 +137,7 @@ export const sensors: Kind<Value> = {
   remove: { role: 'developer' },
   secret: 'secret',
   columns: [
-    { label: s.url, cell: (r) => shortId(text(r.webhook_id)) },
+    { label: en.agents.agent, cell: (r) => <AgentName id={text(r.agent_id)} /> },
     { label: s.instructions, cell: (r) => text(r.instructions), wide: true },
     { label: en.agents.status, cell: (r) => <Status of={text(r.status)} /> },
     { label: s.triggers, cell: (r) => count(r.triggers as number), right: true },
@@ -144,9 +152,10 @@ export const schedules: Kind<Value> = {
   icon: 'clock',
   list: '/api/v1/schedules',
   idOf: (r) => text(r.agent_id),
-  nameOf: (r) => text(r.cron),
+  nameOf: (r) => text(r.agent_name) || text(r.cron),
   columns: [
-    { label: s.cron, cell: (r) => <span className="mono">{text(r.cron)}</span> },
+    { label: en.agents.agent, cell: (r) => text(r.agent_name) || <AgentName id={text(r.agent_id)} /> },
+    { label: s.cron, cell: (r) => <>{inWords(text(r.cron)) ?? <span className="mono">{text(r.cron)}</span>}</> },
     { label: s.timezone, cell: (r) => text(r.timezone) },
     { label: en.agents.status, cell: (r) => <Status of={text(r.status)} /> },
     { label: s.nextRun, cell: (r) => at(r.next_run_at), right: true },
@@ -227,17 +236,39 @@ export const targets: Kind<Value> = {
   icon: 'bell',
   list: '/api/v1/notifications/targets',
   idOf: (r) => text(r.id ?? r.target_id),
-  nameOf: (r) => text(r.name ?? r.address ?? r.url ?? r.channel),
+  nameOf: (r) => text(r.label) || targetOf(r),
   create: { path: '/api/v1/notifications/targets', role: 'viewer', label: s.newTarget },
   one: { path: '/api/v1/notifications/targets/{targetId}', param: 'targetId', read: false },
   remove: { role: 'viewer' },
   columns: [
-    { label: s.name, cell: (r) => text(r.name ?? r.address ?? r.url ?? r.channel) },
-    { label: s.kind, cell: (r) => text(r.channel ?? r.type ?? r.kind) },
+    { label: s.name, cell: (r) => text(r.label) || targetOf(r) },
+    { label: s.kind, cell: (r) => sentence(text((r.config as Value)?.kind)) },
+    { label: s.address, cell: (r) => targetOf(r), wide: true },
+    { label: en.agents.status, cell: (r) => <Status of={!r.enabled ? 'disabled' : r.confirmed === false ? 'pending' : 'active'} label={!r.enabled ? s.off : r.confirmed === false ? s.unconfirmed : en.status.active} /> },
     { label: s.created, cell: (r) => at(r.created_at), right: true },
   ],
   empty: { title: s.noTargets, text: s.noTargetsText },
+  actions: (r) => <TargetActions row={r} />,
 };
+
+/** Where a target is: an address of mail or of the web. */
+function targetOf(r: Value): string {
+  const c = (r.config ?? {}) as Value;
+  return text(c.url ?? c.address ?? c.email ?? c.channel);
+}
+
+function TargetActions({ row }: { row: Value }) {
+  const [busy, error, run] = useAction(async () => {
+    await send('post', '/api/v1/notifications/targets/{targetId}/test', { path: { targetId: text(row.id) } }, {});
+    toast(s.targetTested);
+  });
+  return (
+    <>
+      <Button small icon="send" label={s.test} busy={busy} onClick={() => void run()} />
+      <FormError error={error} />
+    </>
+  );
+}
 
 export const devices: Kind<Value> = {
   id: 'devices',

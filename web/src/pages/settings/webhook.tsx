@@ -82,7 +82,7 @@ export function Webhook({ id, chosen }: { id: string; chosen?: string }) {
                       <td className="r mono t2">{d.response_status ?? (d.status === 'pending' ? '' : s.noAnswer)}</td>
                       <td className="r num t2">{d.latency_ms !== null ? `${Math.round(d.latency_ms)} ms` : ''}</td>
                       <td className="r num t2">{d.attempt_number}</td>
-                      <td className="t2">{d.next_retry_at ? <Time at={d.next_retry_at} /> : ''}</td>
+                      <td className="t2">{d.next_retry_at && Date.parse(d.next_retry_at) > Date.now() ? <Time at={d.next_retry_at} /> : ''}</td>
                       <td className="r t2">
                         <Time at={d.created_at} />
                       </td>

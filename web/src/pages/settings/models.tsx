@@ -21,7 +21,7 @@ export function Models() {
         <h2>{s.available}</h2>
         <Block q={models}>
           {(m) => (
-            <table className="tbl flush compact">
+            <div className="tblw"><table className="tbl flush compact">
               <thead>
                 <tr>
                   <th>{s.model}</th>
@@ -42,7 +42,7 @@ export function Models() {
                   </tr>
                 ))}
               </tbody>
-            </table>
+            </table></div>
           )}
         </Block>
       </section>

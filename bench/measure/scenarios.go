@@ -46,6 +46,7 @@ var scenarios = []scenario{
 	{"steps", false, steps},
 	{"teams", false, teamRuns},
 	{"governance", false, governed},
+	{"evaluations", false, evaluations},
 	{"agents", false, agents},
 	{"once", false, once},
 	{"limits", false, limits},

@@ -3,7 +3,6 @@ package evaluation
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -23,8 +22,11 @@ import (
 const (
 	// recheck is after how long an evaluation looks at its runs although none has ended.
 	recheck = 5 * time.Minute
-	// atOnce is how many runs are started, and how many cases scored, at a time.
+	// atOnce is how many cases are scored at a time. Runs are all started together: those that
+	// are stored at the same moment share a commit.
 	atOnce = 16
+	// caseSpan bounds the cases that are read together.
+	caseSpan = 2 * maxConcurrency
 	// maxStreak is after how many failures in a row a scorer is not called any more.
 	maxStreak = 20
 	// maxOutput is how many characters of an answer are kept with its result.
@@ -140,10 +142,14 @@ func (d *drive) judgeAll(ended []Result) error {
 	if len(ended) == 0 {
 		return nil
 	}
+	cases, err := d.casesOf(ended)
+	if err != nil {
+		return err
+	}
 	failed := make([][]string, len(ended))
 	broke := make([]bool, len(ended))
-	err := each(len(ended), func(i int) (err error) {
-		failed[i], broke[i], err = d.judge(&ended[i])
+	err = each(len(ended), atOnce, func(i int) (err error) {
+		failed[i], broke[i], err = d.judge(&ended[i], cases[ended[i].Seq])
 		return err
 	})
 	if err != nil {
@@ -159,30 +165,10 @@ func (d *drive) judgeAll(ended []Result) error {
 	return nil
 }
 
-// each calls a function for 0 to n-1, several at a time, and returns the first error.
-func each(n int, do func(i int) error) error {
-	var all sync.WaitGroup
-	errs, slots := make([]error, n), make(chan struct{}, atOnce)
-	for i := range n {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = do(i)
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // judge judges one case, and returns the scorers that gave no score, and whether its run
 // spent the rest of the evaluation's budget. Errors are those of the platform, after which
 // the evaluation is tried again; all others are the case's.
-func (d *drive) judge(c *Result) (failed []string, broke bool, err error) {
+func (d *drive) judge(c *Result, of *Case) (failed []string, broke bool, err error) {
 	r, err := d.Runs.Get(d.ctx, d.r.TenantID, c.RunID)
 	if fault.Is(err, fault.NotFound) {
 		c.Error = "Its run was deleted."
@@ -210,16 +196,12 @@ func (d *drive) judge(c *Result) (failed []string, broke bool, err error) {
 		return nil, false, nil
 	}
 	c.Output = text.Truncate(out.Text, maxOutput)
-	cases, err := d.Store.ListCases(d.ctx, d.r.TenantID, d.r.DatasetID, c.Seq, 1)
-	if err != nil {
-		return nil, false, err
-	}
-	if len(cases) == 0 {
+	if of == nil {
 		c.Error = "Its dataset was deleted."
 		return nil, false, nil
 	}
 	on := &subject{
-		who: d.who, agent: d.r.AgentID, eval: d.r.EvalRunID, caseID: c.CaseID, runID: c.RunID, of: &cases[0], answer: out.Text,
+		who: d.who, agent: d.r.AgentID, eval: d.r.EvalRunID, caseID: c.CaseID, runID: c.RunID, of: of, answer: out.Text,
 	}
 	if r.Metrics.ToolCallsCount > 0 {
 		if on.calls, err = d.callsOf(d.ctx, d.r.TenantID, c.RunID); err != nil {
@@ -326,7 +308,7 @@ func (d *drive) start(all []Result) error {
 		return err
 	}
 	refused := make([]error, len(all))
-	err = each(len(all), func(i int) error {
+	err = each(len(all), maxConcurrency, func(i int) error {
 		at := all[i].Seq - first
 		if at >= len(cases) {
 			refused[i] = fault.New(fault.Invalid, "", "Its dataset was deleted.")
@@ -434,7 +416,7 @@ func (d *drive) wait(tx txn.Tx) error {
 
 // stop ends an evaluation that was cancelled, and its runs.
 func (d *drive) stop() error {
-	err := each(len(d.open), func(i int) error {
+	err := each(len(d.open), atOnce, func(i int) error {
 		c := &d.open[i]
 		if err := d.Runs.Cancel(d.ctx, d.r.TenantID, c.RunID); err != nil && !fault.Is(err, fault.NotFound) {
 			return err

@@ -75,7 +75,7 @@ func (s scoring) score(ctx context.Context, c *Config, on *subject) (verdict, er
 		return scoreCalls(c, on), nil
 	case embedding:
 		return s.scoreEmbedding(ctx, on)
-	case judge:
+	case byModel:
 		return s.scoreByModel(ctx, c, on)
 	case hook:
 		return s.scoreByHook(ctx, c, on)

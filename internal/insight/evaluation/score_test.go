@@ -12,6 +12,7 @@ import (
 	"agentd/internal/agents/guardrail"
 	"agentd/internal/base/authz"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 )
 
@@ -158,12 +159,12 @@ func TestJudgements(t *testing.T) {
 		`{"word":"w","score":0.1} {"word":"w","score":0.9}`: -1,
 		`The score is 1.`: -1,
 	} {
-		v, err := readJudgement(answer, "w")
+		v, err := readJudgement(judge.Fence{Word: "w"}, answer)
 		if (err != nil) != (want < 0) || err == nil && v.score != want {
 			t.Errorf("%s: %v, %v", answer, v, err)
 		}
 	}
-	m := judgeMessages(&Config{Rubric: "Be kind."}, `{"answer":"hi"}`, "MARK", "WORD")
+	m := judgeMessages(&Config{Rubric: "Be kind."}, judge.Fence{Mark: "MARK", Word: "WORD"}, jsontext.Value(`{"answer":"hi"}`))
 	if !strings.Contains(m[0].Text, "Be kind.") || !strings.Contains(m[0].Text, "WORD") || strings.Contains(m[1].Text, "WORD") {
 		t.Errorf("the messages are %v", m)
 	}
@@ -189,8 +190,8 @@ func TestConfigs(t *testing.T) {
 		"costly pattern":   {Config{Type: regex, Pattern: "(a{1,500}){1,500}"}, "config.pattern"},
 		"schema":           {Config{Type: jsonSchema, Schema: schema.Object(`{"type":"object"}`)}, ""},
 		"bad schema":       {Config{Type: jsonSchema, Schema: schema.Object(`{"type":"thing"}`)}, "config.schema"},
-		"judge":            {Config{Type: judge, Model: "default/m", Rubric: "good"}, ""},
-		"no rubric":        {Config{Type: judge, Model: "default/m", Rubric: " "}, "config.rubric"},
+		"judge":            {Config{Type: byModel, Model: "default/m", Rubric: "good"}, ""},
+		"no rubric":        {Config{Type: byModel, Model: "default/m", Rubric: " "}, "config.rubric"},
 		"webhook":          {Config{Type: hook, URL: "https://example.com/", TimeoutMS: 5}, ""},
 		"private webhook":  {Config{Type: hook, URL: "http://10.0.0.1/"}, "config.url"},
 		"field of another": {Config{Type: exact, URL: "https://example.com/"}, "config.url"},
@@ -201,7 +202,7 @@ func TestConfigs(t *testing.T) {
 			t.Errorf("%s: %v", name, wrong)
 		}
 	}
-	for kind, want := range map[string]float64{exact: 1, embedding: 0.8, judge: 0.5, hook: 0.5} {
+	for kind, want := range map[string]float64{exact: 1, embedding: 0.8, byModel: 0.5, hook: 0.5} {
 		if got := (&Config{Type: kind}).threshold(); got != want {
 			t.Errorf("%s passes from %v", kind, got)
 		}

@@ -28,7 +28,7 @@ const (
 	numeric    = "numeric"
 	toolCalls  = "tool_calls"
 	embedding  = "embedding"
-	judge      = "judge"
+	byModel    = "judge"
 	hook       = "webhook"
 )
 
@@ -60,7 +60,7 @@ func (c *Config) threshold() float64 {
 		return *c.Threshold
 	case c.Type == embedding:
 		return 0.8
-	case c.Type == judge || c.Type == hook:
+	case c.Type == byModel || c.Type == hook:
 		return 0.5
 	}
 	return 1
@@ -70,7 +70,7 @@ func (c *Config) timeout() time.Duration {
 	switch {
 	case c.TimeoutMS > 0:
 		return time.Duration(c.TimeoutMS) * time.Millisecond
-	case c.Type == judge:
+	case c.Type == byModel:
 		return time.Minute
 	}
 	return 10 * time.Second
@@ -92,10 +92,10 @@ func (c *Config) check(checkURL func(string) error) (wrong []fault.Field) {
 		{"schema", len(c.Schema) > 0, true, []string{jsonSchema}},
 		{"tolerance", c.Tolerance != 0, false, []string{numeric}},
 		{"allow_extra_calls", c.AllowExtraCalls, false, []string{toolCalls}},
-		{"model", c.Model != "", true, []string{judge}},
-		{"rubric", strings.TrimSpace(c.Rubric) != "", true, []string{judge}},
+		{"model", c.Model != "", true, []string{byModel}},
+		{"rubric", strings.TrimSpace(c.Rubric) != "", true, []string{byModel}},
 		{"url", c.URL != "", true, []string{hook}},
-		{"timeout_ms", c.TimeoutMS != 0, false, []string{judge, hook}},
+		{"timeout_ms", c.TimeoutMS != 0, false, []string{byModel, hook}},
 	} {
 		switch of := slices.Contains(f.types, c.Type); {
 		case f.set && !of:

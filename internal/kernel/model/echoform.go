@@ -16,7 +16,8 @@ const maxInstance = 12
 
 // echoInstance returns the JSON that echo answers where a request has a
 // response_format; false if it has none. Values are the message, and numbers that
-// fit. It follows the usual keywords; a schema with others may refuse the answer.
+// fit; a number whose description quotes a text is 1 if the message has the text, else 0.
+// It follows the usual keywords; a schema with others may refuse the answer.
 func echoInstance(format jsontext.Value, message string) (string, bool) {
 	var f struct {
 		Type   string `json:"type"`
@@ -81,6 +82,12 @@ func (i instance) of(schema map[string]any, depth int) any {
 	case "integer":
 		return int64(bounded(schema))
 	case "number":
+		if quoted := quotedText(schema); quoted != "" { // so that it can judge
+			if strings.Contains(i.message, quoted) {
+				return 1.0
+			}
+			return 0.0
+		}
 		return bounded(schema)
 	case "boolean":
 		return true
@@ -145,6 +152,18 @@ func kindOf(schema map[string]any) string {
 		return "array"
 	}
 	return "string"
+}
+
+// quotedText returns what the description of a number has between quotation marks; "" if
+// it has none.
+func quotedText(schema map[string]any) string {
+	description, _ := schema["description"].(string)
+	_, rest, _ := strings.Cut(description, `"`)
+	quoted, _, closed := strings.Cut(rest, `"`)
+	if !closed {
+		return ""
+	}
+	return quoted
 }
 
 // formats are examples of the formats that strings are most often asked for.

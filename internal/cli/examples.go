@@ -56,6 +56,8 @@ agentd agent traffic calc --clear`,
 agentd agent delete scratch --yes`,
 	"run": `agentd run calc "What is 6*7?"
 echo "What is 6*8?" | agentd run calc -
+printf 'criteria:\n- {name: polite, description: It says "please".}\n' > polite.yaml
+agentd run calc "Ask for the salt." --rubric polite.yaml
 export RUN=$(agentd run clerk "What is 6*9?" --detach)`,
 	"workspaces terminal": `agentd workspaces terminal 01a21dd4-6ac5-769d-90e2-d6c25bba37a5 --dir docs`,
 	"bridge":              `agentd bridge --dir ~/src/app --name build --commands ask`,

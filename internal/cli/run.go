@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"agentd/internal/cli/agentfile"
 	"agentd/internal/client"
 )
 
@@ -15,6 +16,7 @@ type runCommand struct {
 	agentArgument
 	Message []string `arg:"" optional:"" help:"What to say to it; - is the standard input."`
 	File    string   `placeholder:"FILE" help:"File with the message; - is the standard input."`
+	Rubric  string   `placeholder:"FILE" help:"File with a rubric, in YAML or JSON: a judge scores the result by its criteria, and the agent works on until min_score is reached or a bound is."`
 	Detach  bool     `short:"d" help:"Do not follow the run: print its id and end."`
 }
 
@@ -28,9 +30,19 @@ func (cmd *runCommand) Run(s *server) error {
 	if err != nil {
 		return err
 	}
-	return s.startRun(client.RunsPath, map[string]any{
-		"agent_id": agentID, "input": map[string]string{"message": message},
-	}, cmd.Detach)
+	body := map[string]any{"agent_id": agentID, "input": map[string]string{"message": message}}
+	if cmd.Rubric != "" {
+		raw, err := s.readFile(cmd.Rubric)
+		if err != nil {
+			return err
+		}
+		rubric, err := agentfile.Object(raw)
+		if err != nil {
+			return fmt.Errorf("--rubric %s: %w", cmd.Rubric, err)
+		}
+		body["outcome"] = rubric
+	}
+	return s.startRun(client.RunsPath, body, cmd.Detach)
 }
 
 // startRun starts a run by a request, and follows it to its end unless it is to be

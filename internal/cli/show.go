@@ -50,6 +50,30 @@ type detail struct {
 	ApprovalID string         `json:"approval_id"`
 	InputID    string         `json:"input_id"`
 	URL        string         `json:"authorization_url"`
+	Iteration  int            `json:"iteration"`
+	Score      float64        `json:"score"`
+	MinScore   float64        `json:"min_score"`
+	Reached    bool           `json:"reached"`
+	Criteria   []criterion    `json:"criteria"`
+}
+
+// criterion is what a judge says of a result by one criterion.
+type criterion struct {
+	Name   string  `json:"name"`
+	Score  float64 `json:"score"`
+	Reason string  `json:"reason"`
+}
+
+// judged shows a verdict.
+func (f *shower) judged(d *detail) {
+	what := "not reached yet"
+	if d.Reached {
+		what = "reached"
+	}
+	f.line("= judged %d: %.2f of %.2f, %s", d.Iteration, d.Score, d.MinScore, what)
+	for _, c := range d.Criteria {
+		f.line("  %s: %.2f %s", c.Name, c.Score, c.Reason)
+	}
 }
 
 func (f *shower) show(frame client.Frame) {
@@ -107,6 +131,8 @@ func (f *shower) event(name string, d detail) {
 		}
 	case "run.auth_required":
 		f.line("… waits until somebody authorizes %s: %s", cmp.Or(d.Name, "a server"), d.URL)
+	case "outcome.judged":
+		f.judged(&d)
 	case "guardrail.violated":
 		f.line("! guardrail %s", d.Name)
 	case "governance.decided":

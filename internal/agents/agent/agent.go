@@ -8,6 +8,7 @@ import (
 	"agentd/internal/agents/guardrail"
 	"agentd/internal/agents/mcp"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/resource"
 )
@@ -66,6 +67,7 @@ type Config struct {
 	Skills       []schema.ObjectOf[Skill]          `json:"skills" long:"true" group:"publishing" doc:"What it can do. The model is told names and descriptions, and gets the instructions of a skill when it needs them; cards of A2A list them."`
 	Thinking     schema.NullableOf[Thinking]       `json:"thinking" group:"model" doc:"How a reasoning model thinks."`
 	EffortPolicy schema.NullableOf[EffortPolicy]   `json:"effort_policy" group:"model" advanced:"true" doc:"The effort of each phase of a run. It goes before thinking.effort, unless thinking.mode is fixed."`
+	Outcome      schema.NullableOf[judge.Rubric]   `json:"outcome" long:"true" group:"limits" doc:"What makes the results of its runs good enough: a judge scores each, and the run works on until it has the score or a bound is reached. A run's own replaces it. Runs for visitors are not judged."`
 	Limits       *Limits                           `json:"resource_limits" merge:"1" group:"limits" doc:"Bounds of each of its runs. A limit that is not set does not bind."`
 
 	Memory                schema.NullableOf[Memory]             `json:"memory" merge:"1" group:"memory" doc:"What it remembers between runs."`

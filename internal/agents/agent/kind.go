@@ -15,6 +15,7 @@ import (
 	"agentd/internal/base/txn"
 	"agentd/internal/kernel/egress"
 	"agentd/internal/kernel/jsonform"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/quota"
 	"agentd/internal/kernel/resource"
 )
@@ -246,8 +247,18 @@ func (o Options) validate(g *Agent) []fault.Field {
 	}
 	wrong = append(wrong, checkPolicies(g.Policies)...)
 	wrong = append(wrong, checkOverrides(g.ToolOverrides)...)
+	wrong = append(wrong, checkOutcome(g)...)
 	wrong = append(wrong, checkOrigins(g.PublicConfig)...)
 	return append(append(wrong, wrongEffort(g.Thinking)...), jsonform.WrongSettings(g.Settings)...)
+}
+
+// checkOutcome refuses a rubric that contradicts itself, and one that would have no effect.
+func checkOutcome(g *Agent) []fault.Field {
+	rubric, wrong := judge.Parse([]byte(g.Outcome), "outcome")
+	if rubric != nil && g.ExecutionMode == OnMachine {
+		return []fault.Field{{Field: "outcome", Message: "a machine carries the agent's runs, which are not judged; leave it out"}}
+	}
+	return wrong
 }
 
 // addresses returns the URLs that runs of an agent call.

@@ -79,6 +79,18 @@ func ParseOne(text []byte) (File, error) {
 	return read(documents[0])
 }
 
+// Object reads a file of one object that is no agent.
+func Object(text []byte) (jsontext.Value, error) {
+	documents, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(documents) != 1 || documents[0].Kind() != '{' {
+		return nil, errors.New("it must hold one object, in YAML or JSON")
+	}
+	return documents[0], nil
+}
+
 // read reads one document and refuses fields that agents do not have.
 func read(doc jsontext.Value) (File, error) {
 	f := File{Fields: map[string]jsontext.Value{}}

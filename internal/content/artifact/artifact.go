@@ -6,15 +6,21 @@ package artifact
 import (
 	"cmp"
 	"context"
+	"io"
+	"path"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"agentd/internal/base/clock"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/ident"
 	"agentd/internal/base/media"
+	"agentd/internal/base/text"
 	"agentd/internal/base/txn"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/blob"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/tool"
 )
 
@@ -149,6 +155,75 @@ func (s *Service) OfRuns(ctx context.Context, tenant string, runIDs []string) ([
 		}
 	}
 	return all, nil
+}
+
+// What a judge sees of a run's files.
+const (
+	maxShown = 20       // the newest ones
+	maxHead  = 4 << 10  // bytes of each
+	maxHeads = 40 << 10 // bytes of all
+)
+
+// Written returns the files of a run as a judge sees them: the newest of each name, with
+// the beginnings of texts. What looks like credentials is only named.
+func (s *Service) Written(ctx context.Context, tenant, runID string) (files []judge.File, err error) {
+	all, err := s.Table.ListByRun(ctx, tenant, []string{runID})
+	if err != nil {
+		return nil, err
+	}
+	seen, left := map[string]bool{}, maxHeads
+	for i := range slices.Backward(all) {
+		r := &all[i]
+		if seen[r.Name] {
+			continue
+		}
+		if seen[r.Name] = true; len(files) == maxShown {
+			break
+		}
+		f := judge.File{Name: r.Name, Size: r.SizeBytes}
+		if !hasCredentials(r.Name) && left > 0 {
+			if f.Head, err = s.head(ctx, r, min(left, maxHead)); err != nil {
+				return nil, err
+			}
+			left -= len(f.Head)
+			f.Cut = f.Head != "" && int64(len(f.Head)) < r.SizeBytes
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// head returns the beginning of an artifact that is a text; "" for another, and for one
+// whose content is gone.
+func (s *Service) head(ctx context.Context, r *Record, limit int) (string, error) {
+	content, err := s.Blobs.Open(ctx, r.TenantID, r.SHA256)
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer content.Close()
+	b, err := io.ReadAll(io.LimitReader(content, int64(limit)))
+	if err != nil {
+		return "", err
+	}
+	if head := text.PrefixBytes(string(b), limit); len(b)-len(head) < utf8.UTFMax && !strings.ContainsRune(head, 0) {
+		return head, nil
+	}
+	return "", nil
+}
+
+// hasCredentials reports whether a file's name is one that programs keep keys and passwords
+// under.
+func hasCredentials(name string) bool {
+	base := strings.ToLower(path.Base(name))
+	for _, beginning := range []string{".env", ".netrc", ".npmrc", ".pgpass", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa", "credentials"} {
+		if strings.HasPrefix(base, beginning) {
+			return true
+		}
+	}
+	return slices.Contains([]string{".pem", ".key", ".p12", ".pfx", ".kdbx"}, path.Ext(base))
 }
 
 // Get returns an artifact. Errors: fault.NotFound.

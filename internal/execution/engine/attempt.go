@@ -25,6 +25,7 @@ type attempt struct {
 	speculative  *speculativeCall // the first model call, where it began already
 	trial        *trial           // where a step of the run may have killed its last process
 
+	asked     *string     // the message, where guardrails changed it; nil: they did not
 	brokenOff *callResult // the last model call, where it failed
 
 	ctx  context.Context         // ends with the run's time, and when others end the run
@@ -119,10 +120,11 @@ func (a *attempt) fail(code, sentence string) error {
 			status = run.Cancelled
 		}
 	}
+	a.keepAnswer()
 	text, reason := a.journal.sealText(), "error"
 	if status == run.Cancelled {
 		reason = run.FinishCancelled
-		if text.text != "" {
+		if text.text != "" && len(a.journal.rec.Output) == 0 {
 			a.journal.rec.Output = schema.Nullable(encode(run.Output{Text: text.text, FinishReason: reason, Sources: a.conversation.sources}))
 		}
 	}
@@ -133,6 +135,8 @@ func (a *attempt) fail(code, sentence string) error {
 		case p.Tool != nil:
 			s.Input = schema.Nullable(encode(p.Tool))
 		case p.Type == run.StepCompaction:
+		case p.Type == run.StepJudge:
+			s.Input, m = schema.Nullable(encode(p.Judge)), a.journal.unended
 		default:
 			s.Input = a.conversation.stepInput()
 			s.Output = schema.Nullable(encode(run.LLMOutput{Text: text.text, Thinking: text.thinking, FinishReason: reason}))

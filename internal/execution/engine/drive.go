@@ -84,6 +84,8 @@ func (a *attempt) step() error {
 	switch j := a.journal; {
 	case j.pending(run.StepTool):
 		return a.turn.runTools(a.ctx)
+	case j.pending(run.StepJudge):
+		return a.judgeAnswer()
 	case j.pending(run.StepCompaction):
 		return a.conversation.compact(a.ctx)
 	case j.pending(run.StepLLM):
@@ -127,6 +129,9 @@ func (a *attempt) settle(err error) error {
 		return a.fail(failed.Code, failed.Detail)
 	}
 	if over, ok := errors.AsType[*run.OverBudget](err); ok {
+		if rec.Outcome.Best() != nil {
+			return a.endShort(run.EndedByBudget, "What is left of its budget does not pay for another call.")
+		}
 		return a.fail(run.CodeBudgetExceeded, fmt.Sprintf(
 			"The next model call may cost more than is left: $%.6f of $%.6f.", float64(over.Left)/1e9, float64(over.Limit)/1e9))
 	}
@@ -272,6 +277,9 @@ func (a *attempt) continueAfter(out run.LLMOutput, opaque *run.StepOpaque, seq i
 	opaque.Restore(&message)
 	switch {
 	case len(out.ToolCalls) == 0:
+		if j.rec.Options.Outcome != nil { // it is judged, and may be worked on
+			a.conversation.messages = append(a.conversation.messages, message)
+		}
 		cutOff := out.FinishReason == model.FinishLength && j.limits().MaxTokensPerRun != nil
 		return a.finish(out, a.conversation.closing || cutOff)
 	case last:
@@ -325,20 +333,34 @@ var declinedDetail = map[string]string{
 	run.CodeContentFiltered: "The provider's safety filter ended the model's answer; what was said before is in the output.",
 }
 
-// finish ends the run with a model's text. If a pause was requested, the text
-// is held until the run is resumed.
+// finish ends the run with a model's text, or has it judged before.
 func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
-	j := a.journal
 	a.turn.transcript = &run.Transcript{Answer: &out}
+	if a.mustJudge(&out) {
+		a.beginJudging(truncated)
+		return a.journal.commit(a.ctx, run.PauseAborts)
+	}
+	return a.complete(out, truncated)
+}
+
+// output returns the output of a run that ends with a model's text.
+func (a *attempt) output(out run.LLMOutput, truncated bool) run.Output {
 	output := run.Output{
 		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
 		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
 		Sources: a.conversation.sources, Citations: a.conversation.citations,
 	}
 	if truncated {
-		output.ContinuationToken = a.e.service.Continuation(j.rec.TenantID, j.rec.RunID, j.step)
+		output.ContinuationToken = a.e.service.Continuation(a.journal.rec.TenantID, a.journal.rec.RunID, a.journal.step)
 	}
-	j.rec.Output = schema.Nullable(encode(output))
+	return output
+}
+
+// complete ends the run with a model's text. If a pause was requested, the text is held
+// until the run is resumed.
+func (a *attempt) complete(out run.LLMOutput, truncated bool) error {
+	j := a.journal
+	j.rec.Output = schema.Nullable(encode(a.output(out, truncated)))
 	if code := declined(out.FinishReason); code != "" {
 		j.end(run.Failed, code, declinedDetail[code])
 	} else {

@@ -24,6 +24,7 @@ import (
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/contextwindow"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/quota"
@@ -68,6 +69,8 @@ type Artifacts interface {
 	// Save stores the bytes. The files are the run's artifacts once the op has
 	// committed.
 	Save(ctx context.Context, tenant, runID string, files []tool.File) ([]run.Artifact, txn.Op, error)
+	// Written returns the files of a run as a judge sees them, the newest of each name.
+	Written(ctx context.Context, tenant, runID string) ([]judge.File, error)
 }
 
 // RemoteTools are the tools of MCP servers.

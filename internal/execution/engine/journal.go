@@ -189,6 +189,9 @@ func (j *journal) end(status run.Status, code, sentence string) {
 		j.rec.Error, j.rec.ErrorCode = &sentence, code
 	}
 	j.rec.Metrics.DurationMS = j.runningMS()
+	if j.rec.Options.Outcome != nil {
+		j.rec.Show()
+	}
 	j.emit(status.EventName(), endData{Status: status, Error: j.rec.Error, ErrorCode: code})
 }
 

@@ -20,6 +20,7 @@ type modelCall struct {
 	c        *conversation
 	req      model.Request
 	fallback *model.Fallback
+	unheard  bool // nothing of the answer is published
 }
 
 // callResult is what a call returned. used is the model that answered, or whose
@@ -47,7 +48,7 @@ func (m *modelCall) ask(ctx context.Context, to model.Target, mayPublish func() 
 		}
 	}()
 	var sink func(model.Delta)
-	if !m.c.buffered {
+	if !m.c.buffered && !m.unheard {
 		sink = func(d model.Delta) {
 			if mayPublish() {
 				m.c.j.chunk(ctx, thinkingChunk, d.Thinking)

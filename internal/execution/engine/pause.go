@@ -27,7 +27,7 @@ func (j *journal) pause(ctx context.Context) error {
 		j.rec.Status, j.rec.CompletedAt, j.rec.Output = run.Running, nil, nil
 	}
 	if n := len(j.rec.Pending); n > 0 && j.rec.Pending[n-1].Seq > j.committedStep {
-		if kind := j.rec.Pending[n-1].Type; kind == run.StepLLM || kind == run.StepCompaction {
+		if kind := j.rec.Pending[n-1].Type; kind == run.StepLLM || kind == run.StepCompaction || kind == run.StepJudge {
 			j.events.dropLast()
 			j.rec.Pending = j.rec.Pending[:n-1]
 			j.step--

@@ -71,7 +71,7 @@ func (a *attempt) prepare() error {
 	if checked := t.transcript.Checked; checked != nil && checked.Changed {
 		changed := *in
 		changed.Message = checked.Text
-		in = &changed
+		in, a.asked = &changed, &checked.Text
 	}
 	if a.facts.recalls && t.transcript.Recalled == nil {
 		if err := a.recall(in.Message); err != nil || rec.Status != run.Running {

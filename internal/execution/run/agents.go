@@ -12,6 +12,7 @@ import (
 	"agentd/internal/agents/agent"
 	"agentd/internal/base/fault"
 	"agentd/internal/base/schema"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 )
 
@@ -100,6 +101,7 @@ func specOf(c *agent.Config, d Defaults) *AgentSpec {
 			spec.Skills = append(spec.Skills, k)
 		}
 	}
+	spec.Outcome, _ = judge.Parse([]byte(c.Outcome), "outcome") // wrong ones were refused when the agent was written
 	spec.Model.Remembered = c.ModelProvider
 	spec.ModelRetry, spec.Settings = modelRetry(c.ModelRetry, d), []byte(c.Settings)
 	if c.Fallback != nil {

@@ -93,7 +93,7 @@ func (s *Service) Continue(ctx context.Context, who authz.Caller, id, token, mes
 		Input: schema.Object(input), Metadata: schema.Object(metadata), Limits: r.ResourceLimits,
 		Options: Options{
 			Continues: id, Model: r.Options.Model, Tools: r.Options.Tools, ToolChoice: r.Options.ToolChoice, Extra: r.Options.Extra,
-			WorkspaceID: r.Options.WorkspaceID, Visitor: r.Options.Visitor,
+			WorkspaceID: r.Options.WorkspaceID, Visitor: r.Options.Visitor, Outcome: r.Options.Outcome,
 		},
 	}
 	if r.SessionID != nil {

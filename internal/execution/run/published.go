@@ -127,6 +127,7 @@ type (
 		CostUSD   *float64        `json:"cost_usd" doc:"Cost of the run, null if it is unknown."`
 		Error     *string         `json:"error,omitzero" doc:"Why the run did not complete."`
 		ErrorCode string          `json:"error_code,omitzero" doc:"Stable code of the error."`
+		Outcome   *Outcome        `json:"outcome,omitzero" doc:"What became of the outcome that the run was to reach; absent where it has no rubric."`
 	}
 )
 
@@ -161,6 +162,7 @@ var Events = route.Events{
 		{Name: "input.received", Data: reflect.TypeFor[inputReceivedEvent](), Doc: "The question was answered."},
 		{Name: "memory.retrieved", Data: reflect.TypeFor[memoryRetrievedEvent](), Doc: "Memory was searched for the run."},
 		{Name: "context.compacted", Data: reflect.TypeFor[compactedEvent](), Doc: "Older messages were replaced by a summary."},
+		{Name: "outcome.judged", Data: reflect.TypeFor[OutcomeJudgedData](), Doc: "A judge scored an answer by the run's rubric."},
 		{Name: "guardrail.violated", Data: reflect.TypeFor[guardrailEvent](), Doc: "A guardrail found something."},
 		{Name: "governance.decided", Data: reflect.TypeFor[rulingEvent](), Doc: "A rule of the company judged an act."},
 		{Name: "machine.status", Data: reflect.TypeFor[MachineStatusData](), Doc: "What the machine that carries the run says of it."},

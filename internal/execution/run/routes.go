@@ -14,6 +14,7 @@ import (
 	"agentd/internal/base/route"
 	"agentd/internal/base/schema"
 	"agentd/internal/kernel/jsonform"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 
 	"github.com/go-json-experiment/json"
@@ -28,6 +29,7 @@ type createIn struct {
 		ResourceLimits Limits                            `json:"resource_limits,omitzero" doc:"Limits of this run. For each the smaller one of the run's and the agent's applies."`
 		Settings       schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers in this run; takes precedence over the agent's, member by member."`
 		Metadata       schema.Object                     `json:"metadata,omitzero" doc:"Data of yours, kept with the run."`
+		Outcome        schema.NullableOf[judge.Rubric]   `json:"outcome,omitzero" doc:"What makes the result good enough: a judge scores each answer that would end the run, and the run works on until it has the score, or a bound is reached. Replaces the agent's."`
 	}
 }
 
@@ -127,11 +129,16 @@ func (s *Service) create(ctx context.Context, who authz.Caller, in *createIn) (*
 	if err := cmp.Or(CheckInput(b.Input), CheckSettings(b.Settings)); err != nil {
 		return nil, err
 	}
+	rubric, err := RubricOf(b.Outcome)
+	if err != nil {
+		return nil, err
+	}
 	req := Request{
 		AgentID: b.AgentID, AgentVersion: b.Version, SessionID: b.SessionID, Input: b.Input,
 		Limits: b.ResourceLimits, Metadata: b.Metadata,
 		Settings: []byte(b.Settings),
 	}
+	req.Options.Outcome = rubric
 	if b.SessionID != nil {
 		if s.Sessions == nil {
 			return nil, fault.NewNotFound("session")
@@ -169,6 +176,15 @@ func CheckSettings(settings []byte) error {
 		return fault.BadFields(wrong...)
 	}
 	return nil
+}
+
+// RubricOf returns the rubric in the field outcome of a body; nil if it has none.
+func RubricOf(raw []byte) (*judge.Rubric, error) {
+	rubric, wrong := judge.Parse(raw, "outcome")
+	if len(wrong) > 0 {
+		return nil, fault.BadFields(wrong...)
+	}
+	return rubric, nil
 }
 
 // stillRunning is the answer of a wait that timed out.

@@ -17,6 +17,7 @@ import (
 
 	"agentd/internal/base/schema"
 	"agentd/internal/kernel/contextwindow"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 	"agentd/internal/kernel/policy"
 	"agentd/internal/kernel/tool"
@@ -61,6 +62,8 @@ type Run struct {
 	ParentRunID  *string    `json:"parent_run_id" format:"uuid" doc:"The run that started this one."`
 	ParentStepID *string    `json:"parent_step_id" format:"uuid" doc:"The step of the parent that started this run."`
 	RootRunID    *string    `json:"root_run_id" format:"uuid" doc:"The run that the family of runs began with; null for that run itself."`
+
+	Outcome *Outcome `json:"outcome,omitzero" doc:"What became of the outcome that the run was to reach; absent where it has no rubric."`
 
 	LastEventID string `json:"last_event_id,omitzero" doc:"The event up to which this is the state: follow the stream of events after it. Not in lists."`
 
@@ -140,7 +143,9 @@ type Options struct {
 	Wakes *Wakes `json:"wakes,omitzero"`
 	// Sandbox makes the run a test of a change of its agent; nil: it is not one.
 	Sandbox *Sandbox `json:"sandbox,omitzero"`
-	Visitor bool     `json:"visitor,omitzero"` // it answers a stranger; see AgentSpec.ForVisitors
+	// Outcome is what the run is to reach; nil: it ends with its first answer.
+	Outcome *judge.Rubric `json:"outcome,omitzero"`
+	Visitor bool          `json:"visitor,omitzero"` // it answers a stranger; see AgentSpec.ForVisitors
 	// OnMachine: the machine of the agent carries the run, and reports on it; see Report.
 	OnMachine bool `json:"on_machine,omitzero"`
 }
@@ -273,6 +278,7 @@ const (
 	StepGuardrail  StepType = "guardrail"  // the check of the run's message
 	StepMemory     StepType = "memory"     // what the agent remembered at the start
 	StepCompaction StepType = "compaction" // a summary replaces earlier messages
+	StepJudge      StepType = "judge"      // the verdict about an answer, by the run's rubric
 )
 
 // StepStatus is the state of a step.
@@ -295,7 +301,7 @@ type Step struct {
 	TenantID    string          `json:"tenant_id"`
 	Seq         int64           `json:"seq" required:"true" doc:"From 1."`
 	StepIndex   int64           `json:"step_index" doc:"The same, from 0."`
-	Type        StepType        `json:"type" enum:"llm,tool,approval,input,guardrail,memory,compaction" required:"true"`
+	Type        StepType        `json:"type" enum:"llm,tool,approval,input,guardrail,memory,compaction,judge" required:"true"`
 	Status      StepStatus      `json:"status" enum:"running,completed,failed" required:"true"`
 	StartedAt   time.Time       `json:"started_at"`
 	CompletedAt *time.Time      `json:"completed_at"`
@@ -440,6 +446,8 @@ type PendingStep struct {
 	Deaths int  `json:"deaths,omitzero"` // how often the process died while the step was under way
 	Alone  bool `json:"alone,omitzero"`  // in its last try no other step that may kill was under way
 	Killed bool `json:"killed,omitzero"` // it kills the process, and is not tried again
+
+	Judge *JudgeInput `json:"judge,omitzero"` // of a step of type judge
 
 	// Awaits is the run that a tool call waits for, and Rulings what the rules said
 	// of the call when it was made.

@@ -142,6 +142,9 @@ func (s *Service) Create(ctx context.Context, who authz.Caller, req Request) (*R
 		Options: req.Options, Parsed: req.Parsed, Admit: req.Admit,
 	}
 	r.Options.KeyID, r.Options.Lenient, r.Options.OnMachine = who.KeyID, nil, spec.OnMachine
+	if err := r.setOutcome(spec); err != nil {
+		return nil, err
+	}
 	if err := capCost(ctx, r, s.CostCap); err != nil {
 		return nil, err
 	}

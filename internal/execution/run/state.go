@@ -82,6 +82,8 @@ const (
 	CodeBudgetExceeded   = "budget_exceeded"
 	CodePricing          = "PRICING_UNAVAILABLE"
 	CodeOutputMismatch   = "output_schema_mismatch"
+	CodeNotReached       = "outcome_not_reached"
+	CodeNotJudged        = "outcome_not_judged"
 	CodeModelRefused     = model.CodeRefused
 	CodeContentFiltered  = model.CodeFiltered
 	CodeMachineSilent    = "machine_silent" // the machine of the agent did not report in time

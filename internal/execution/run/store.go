@@ -12,6 +12,7 @@ import (
 	"agentd/internal/base/page"
 	"agentd/internal/base/schema"
 	"agentd/internal/base/txn"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 )
 
@@ -43,6 +44,7 @@ type Update struct {
 	CompletedAt *time.Time
 	StepSeq     int64
 	EventSeq    int64
+	Outcome     *Outcome // as Stored returns it
 	Pending     []PendingStep
 	Wait        Wait
 	Pause       PauseMode
@@ -67,7 +69,7 @@ func UpdateOf(r *Record) Update {
 	return Update{
 		Status: r.Status, Output: r.Output, Metrics: r.Metrics, Error: r.Error, ErrorCode: r.ErrorCode,
 		StartedAt: r.StartedAt, CompletedAt: r.CompletedAt, StepSeq: r.StepSeq, EventSeq: r.EventSeq,
-		Pending: r.Pending, Wait: r.Wait,
+		Pending: r.Pending, Wait: r.Wait, Outcome: r.Outcome.Stored(),
 	}
 }
 
@@ -200,6 +202,7 @@ type AgentSpec struct {
 	Thinking        schema.Nullable
 	EffortPolicy    schema.Nullable
 	ImageGeneration schema.Nullable
+	Outcome         *judge.Rubric // of runs that bring none; nil: they end with their first answer
 	Skills          []agent.Skill // those with a name
 	ContextStrategy string        // compaction | summarize | truncate | sliding_window
 	ContextWindow   int           // messages that sliding_window keeps
@@ -214,9 +217,10 @@ type AgentSpec struct {
 // wrote for itself does not reach them: its prompt is replaced if there is one for
 // visitors, and without a tool's name in allowed_tools the tool does not exist. Nothing is
 // recalled from the agent's memory, which has what others said, and nothing is kept in it.
+// Their answers are not judged: the company would pay for each stranger several times.
 func (spec *AgentSpec) ForVisitors() *AgentSpec {
 	s := *spec
-	s.Memory, s.Only = nil, []string{}
+	s.Memory, s.Only, s.Outcome = nil, []string{}, nil
 	if p := spec.Public; p != nil {
 		s.Only = append(s.Only, p.AllowedTools...)
 		if prompt := strings.TrimSpace(p.SystemPrompt); prompt != "" {

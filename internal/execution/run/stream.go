@@ -88,6 +88,7 @@ type doneData struct {
 	CostUSD   *float64 `json:"cost_usd"`
 	Error     *string  `json:"error,omitzero"`
 	ErrorCode string   `json:"error_code,omitzero"`
+	Outcome   *Outcome `json:"outcome,omitzero"`
 }
 
 func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield func(route.Frame, error) bool) {
@@ -106,7 +107,7 @@ func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield 
 
 // DoneFrame returns the frame with the result of a run that ended.
 func DoneFrame(r *Run, id string) (route.Frame, error) {
-	data, err := json.Marshal(doneData{"done", r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode})
+	data, err := json.Marshal(doneData{"done", r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode, r.Outcome})
 	return route.Frame{ID: id, Name: "done", Data: data}, err
 }
 

@@ -24,6 +24,11 @@ const previewLength = 200 // characters
 func (r *Run) Summarize() {
 	r.InputPreview, r.OutputPreview = preview(r.Input, "message"), preview(r.Output, "text")
 	r.Input, r.Output, r.Metadata = nil, nil, nil
+	if r.Outcome != nil {
+		short := *r.Outcome
+		short.Verdicts, short.Rubric = nil, nil
+		r.Outcome = &short
+	}
 }
 
 // Summarize replaces input and output by previews.

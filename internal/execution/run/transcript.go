@@ -31,8 +31,9 @@ type Transcript struct {
 	recalled []string         // the sources of Recalled
 	Checked  *GuardrailOutput // the check of the message; nil: no step did
 
-	// OverheadSteps counts the steps that only shortened the conversation:
-	// compactions, also failed ones, and calls that the model refused as too long.
+	// OverheadSteps counts the steps that max_steps does not: those that only shortened the
+	// conversation (compactions, also failed ones, and calls that the model refused as too
+	// long), and those of judges.
 	OverheadSteps int64
 
 	compactions []compaction // in order
@@ -108,6 +109,8 @@ func (t *Transcript) add(s *Step) error {
 		return t.addNote(s)
 	case StepCompaction:
 		return t.addCompaction(s)
+	case StepJudge:
+		return t.addVerdict(s)
 	case StepMemory:
 		var found struct {
 			Text    string   `json:"text"`
@@ -188,6 +191,20 @@ func (t *Transcript) addCompaction(s *Step) error {
 		return err
 	}
 	t.compactions = append(t.compactions, compaction{len(t.Messages), s.Seq, in.Compaction, in.Through, out.Summary, out.Sources})
+	return nil
+}
+
+// addVerdict appends what a judge wants to be better.
+func (t *Transcript) addVerdict(s *Step) error {
+	t.OverheadSteps++
+	if s.Status != StepCompleted {
+		return nil
+	}
+	var out JudgeOutput
+	if err := json.Unmarshal(s.Output, &out); err != nil || out.Feedback == "" {
+		return err
+	}
+	t.Messages, t.Answer = append(t.Messages, model.Message{Role: model.User, Text: out.Feedback, From: s.origin()}), nil
 	return nil
 }
 

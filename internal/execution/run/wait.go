@@ -69,6 +69,7 @@ func (r *Record) Show() {
 	if !w.Next.IsZero() {
 		r.NextAttemptAt = &w.Next
 	}
+	r.showOutcome()
 }
 
 // ModelWait is a run that waits for a model.

@@ -16,6 +16,7 @@ import (
 	"agentd/internal/base/schema"
 	"agentd/internal/execution/run"
 	"agentd/internal/kernel/event"
+	"agentd/internal/kernel/judge"
 	"agentd/internal/kernel/model"
 )
 
@@ -40,6 +41,7 @@ type newMessage struct {
 	FileIDs     []string `json:"file_ids,omitzero" maxItems:"20" doc:"Uploaded files that the model reads with the message."`
 	WorkspaceID string   `json:"workspace_id,omitzero" format:"uuid" doc:"The workspace in which the file tools of the run work, instead of the agent's. Needs the scope files:write."`
 
+	Outcome  schema.NullableOf[judge.Rubric]   `json:"outcome,omitzero" doc:"What makes the answer good enough, as in the creation of a run. Replaces the agent's."`
 	Settings schema.NullableOf[model.Settings] `json:"model_settings,omitzero" doc:"How the model answers this message; takes precedence over the agent's, member by member."`
 }
 
@@ -68,6 +70,10 @@ func (m *messageService) send(
 	if err := run.CheckSettings(in.Settings); err != nil {
 		return Accepted{}, err
 	}
+	rubric, err := run.RubricOf(in.Outcome)
+	if err != nil {
+		return Accepted{}, err
+	}
 	if in.WorkspaceID != "" {
 		// What the agent may then read and write is what the caller may.
 		if err := who.Check(authz.Developer, "files:write"); err != nil {
@@ -85,7 +91,7 @@ func (m *messageService) send(
 	req := run.Request{
 		AgentID: rec.AgentID, SessionID: &rec.SessionID, Input: input, Answer: answer, Settings: []byte(in.Settings), MediaField: run.FileIDs,
 	}
-	req.Options.WorkspaceID = in.WorkspaceID
+	req.Options.WorkspaceID, req.Options.Outcome = in.WorkspaceID, rubric
 	if err := m.turns.join(ctx, who.TenantID, &req); err != nil {
 		return Accepted{}, err
 	}

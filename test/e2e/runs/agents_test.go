@@ -60,7 +60,7 @@ func TestAgentFields(t *testing.T) {
 		`"specs":[],"tool_overrides":[],"visibility":"private",`+
 		`"prompts":{},"mcp":{},"policies":{},"skills":[],"thinking":null,"effort_policy":null,"resource_limits":null,"memory":null,"core_memory":null,"guardrails":null,`+
 		`"approval_required_tools":[],"built_in_tools":[],"image_generation":null,"knowledge_base_id":null,"execution_mode":"async","worker_reuse":false,`+
-		`"schedule":null,"a2a":null,"risk_classification":null,"workspace_id":null,"context_strategy":"compaction","context_window_size":20,"metadata":{},`+
+		`"schedule":null,"a2a":null,"outcome":null,"risk_classification":null,"workspace_id":null,"context_strategy":"compaction","context_window_size":20,"metadata":{},`+
 		`"version":"1","status":"active"}`)
 	for _, name := range []string{"agent_id", "tenant_id", "created_at", "updated_at"} {
 		delete(least, name)

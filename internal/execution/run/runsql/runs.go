@@ -57,7 +57,7 @@ func (s *Store) Create(r *run.Record) txn.Op {
 	}}
 	insert := enc.Queued(taken, insertRun,
 		r.TenantID, r.RunID, r.AgentID, r.AgentVersion, r.SessionID, r.TeamRunID, string(r.Status),
-		string(r.Input), sqldb.NullJSON(r.Output), metricsJSON(&enc, r.Metrics), r.Error, r.ErrorCode, string(r.Metadata),
+		string(r.Input), sqldb.NullJSON(r.Output), metricsJSON(&enc, r.Metrics, r.Outcome.Stored()), r.Error, r.ErrorCode, string(r.Metadata),
 		enc.JSON(r.ResourceLimits), enc.JSON(r.Options), enc.JSON(r.Pending), r.StepSeq, r.EventSeq,
 		sqldb.Micros(r.CreatedAt), sqldb.OptionalMicros(r.StartedAt), sqldb.OptionalMicros(r.CompletedAt), waitJSON(&enc, r.Wait),
 		r.ContinuedByRunID, initiatorText(r.StartedBy), r.ParentStepID, r.RootRunID)
@@ -79,7 +79,7 @@ func (s *Store) Update(tenant, id string, u run.Update) txn.Op {
 	}
 	output, answer := splitAnswer(u.Output, u.Answer)
 	args := []any{
-		string(u.Status), sqldb.NullJSON(output), answer, metricsJSON(&enc, u.Metrics), u.Error, u.ErrorCode,
+		string(u.Status), sqldb.NullJSON(output), answer, metricsJSON(&enc, u.Metrics, u.Outcome), u.Error, u.ErrorCode,
 		sqldb.OptionalMicros(u.StartedAt), sqldb.OptionalMicros(u.CompletedAt), u.StepSeq, u.EventSeq, enc.JSON(u.Pending),
 		waitJSON(&enc, u.Wait), server, tenant, id,
 	}
@@ -233,7 +233,9 @@ func scanRun(tenant string, row sqldb.Row) (*run.Record, error) {
 	r.CreatedAt, r.StartedAt, r.CompletedAt = sqldb.Time(created), sqldb.OptionalTime(started), sqldb.OptionalTime(completed)
 	setInitiator(&r.Run, initiator)
 	var dec sqldb.Decoder
-	dec.JSON(metrics, &r.Metrics)
+	stored := storedMetrics{}
+	dec.JSON(metrics, &stored)
+	r.Metrics, r.Outcome = stored.Metrics, stored.Outcome
 	dec.JSON(limits, &r.ResourceLimits)
 	dec.JSON(options, &r.Options)
 	dec.JSON(pending, &r.Pending)
@@ -255,9 +257,19 @@ func setInitiator(r *run.Run, stored string) {
 	}
 }
 
+// storedMetrics is what the column metrics has: also what a run has reached of the outcome
+// that it was given, which few runs are.
+type storedMetrics struct {
+	run.Metrics
+	Outcome *run.Outcome `json:"outcome,omitzero"`
+}
+
 // metricsJSON is {} for a run that has done nothing yet.
-func metricsJSON(enc *sqldb.Encoder, m run.Metrics) string {
-	if m == (run.Metrics{}) {
+func metricsJSON(enc *sqldb.Encoder, m run.Metrics, o *run.Outcome) string {
+	switch {
+	case o != nil:
+		return enc.JSON(storedMetrics{m, o})
+	case m == (run.Metrics{}):
 		return "{}"
 	}
 	return enc.JSON(m)

@@ -26,7 +26,7 @@ type Past struct {
 }
 
 // Acts calls yield with what runs that were created in a time did, oldest run first:
-// their calls of tools, as they were asked for, and of their model, once for each run.
+// their calls of tools, as they were asked for, and of their model and their judge's, once for each run.
 // It reads at most so many runs, and ends early when yield returns false. It returns
 // how many runs were read whole and when the next one was created; zero: there is none.
 func (p Past) Acts(
@@ -92,6 +92,10 @@ func (p *past) run(ctx context.Context, tenant, id string) (more bool, err error
 		return map[string]any{"version": r.AgentVersion, "model": ref}, map[string]any{"session_id": ptr.Value(r.SessionID)}
 	}
 	if ref != "" && !p.yield(of, policy.Act{Actions: []string{"model:" + ref}, Sources: sources, Facts: facts}) {
+		return false, nil
+	}
+	if o := r.Options.Outcome; o != nil && o.JudgeModel != "" &&
+		!p.yield(of, policy.Act{Actions: []string{"model:" + o.JudgeModel}, Sources: sources, Facts: facts}) {
 		return false, nil
 	}
 	more = true

@@ -91,6 +91,9 @@ func (a *attempt) judgeAnswer() error {
 	if err != nil {
 		return a.judgeAgain(*in, m)
 	}
+	for i := range scores { // they may quote what the company does not store
+		scores[i].Reason = j.redact.by.Text(scores[i].Reason)
+	}
 	return a.commitVerdict(*in, run.JudgeOutput{Score: total, Criteria: scores, Model: r.resp.Model}, m)
 }
 

@@ -64,8 +64,8 @@ type criterion struct {
 	Reason string  `json:"reason"`
 }
 
-// judged shows a verdict.
-func (f *shower) judged(d *detail) {
+// verdict shows what a judge says.
+func (f *shower) verdict(d *detail) {
 	what := "not reached yet"
 	if d.Reached {
 		what = "reached"
@@ -132,7 +132,7 @@ func (f *shower) event(name string, d detail) {
 	case "run.auth_required":
 		f.line("… waits until somebody authorizes %s: %s", cmp.Or(d.Name, "a server"), d.URL)
 	case "outcome.judged":
-		f.judged(&d)
+		f.verdict(&d)
 	case "guardrail.violated":
 		f.line("! guardrail %s", d.Name)
 	case "governance.decided":

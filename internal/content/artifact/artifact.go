@@ -218,7 +218,9 @@ func (s *Service) head(ctx context.Context, r *Record, limit int) (string, error
 // under.
 func hasCredentials(name string) bool {
 	base := strings.ToLower(path.Base(name))
-	for _, beginning := range []string{".env", ".netrc", ".npmrc", ".pgpass", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa", "credentials"} {
+	for _, beginning := range []string{
+		".env", ".netrc", ".npmrc", ".pgpass", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa", "credentials",
+	} {
 		if strings.HasPrefix(base, beginning) {
 			return true
 		}

@@ -120,7 +120,7 @@ func (a *attempt) fail(code, sentence string) error {
 			status = run.Cancelled
 		}
 	}
-	a.keepAnswer()
+	verdicts{a}.keepAnswer()
 	text, reason := a.journal.sealText(), "error"
 	if status == run.Cancelled {
 		reason = run.FinishCancelled

@@ -85,7 +85,7 @@ func (a *attempt) step() error {
 	case j.pending(run.StepTool):
 		return a.turn.runTools(a.ctx)
 	case j.pending(run.StepJudge):
-		return a.judgeAnswer()
+		return verdicts{a}.judgeAnswer()
 	case j.pending(run.StepCompaction):
 		return a.conversation.compact(a.ctx)
 	case j.pending(run.StepLLM):
@@ -130,7 +130,7 @@ func (a *attempt) settle(err error) error {
 	}
 	if over, ok := errors.AsType[*run.OverBudget](err); ok {
 		if rec.Outcome.Best() != nil {
-			return a.endShort(run.EndedByBudget, "What is left of its budget does not pay for another call.")
+			return verdicts{a}.endShort(run.EndedByBudget, "What is left of its budget does not pay for another call.")
 		}
 		return a.fail(run.CodeBudgetExceeded, fmt.Sprintf(
 			"The next model call may cost more than is left: $%.6f of $%.6f.", float64(over.Left)/1e9, float64(over.Limit)/1e9))
@@ -336,15 +336,15 @@ var declinedDetail = map[string]string{
 // finish ends the run with a model's text, or has it judged before.
 func (a *attempt) finish(out run.LLMOutput, truncated bool) error {
 	a.turn.transcript = &run.Transcript{Answer: &out}
-	if a.mustJudge(&out) {
-		a.beginJudging(truncated)
+	if v := (verdicts{a}); v.mustJudge(&out) {
+		v.beginJudging(truncated)
 		return a.journal.commit(a.ctx, run.PauseAborts)
 	}
-	return a.complete(out, truncated)
+	return complete(a, out, truncated)
 }
 
-// output returns the output of a run that ends with a model's text.
-func (a *attempt) output(out run.LLMOutput, truncated bool) run.Output {
+// outputOf returns the output of a run that ends with a model's text.
+func outputOf(a *attempt, out run.LLMOutput, truncated bool) run.Output {
 	output := run.Output{
 		Text: out.Text, Truncated: truncated, OutputTruncated: out.FinishReason == model.FinishLength && out.Model != "",
 		FinishReason: out.FinishReason, ToolCalls: out.ToolCalls,
@@ -358,9 +358,9 @@ func (a *attempt) output(out run.LLMOutput, truncated bool) run.Output {
 
 // complete ends the run with a model's text. If a pause was requested, the text is held
 // until the run is resumed.
-func (a *attempt) complete(out run.LLMOutput, truncated bool) error {
+func complete(a *attempt, out run.LLMOutput, truncated bool) error {
 	j := a.journal
-	j.rec.Output = schema.Nullable(encode(a.output(out, truncated)))
+	j.rec.Output = schema.Nullable(encode(outputOf(a, out, truncated)))
 	if code := declined(out.FinishReason); code != "" {
 		j.end(run.Failed, code, declinedDetail[code])
 	} else {

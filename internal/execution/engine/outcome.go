@@ -25,9 +25,12 @@ import (
 // provider.
 const judgeLimitWait = 30 * time.Second
 
+// verdicts are the part of an attempt that has answers judged.
+type verdicts struct{ *attempt }
+
 // mustJudge reports whether an answer that would end the run is judged before that. One
 // that hands calls to the caller, and one that a model declined to give, are no results.
-func (a *attempt) mustJudge(out *run.LLMOutput) bool {
+func (a verdicts) mustJudge(out *run.LLMOutput) bool {
 	rec := a.journal.rec
 	return rec.Options.Outcome != nil && (rec.Outcome == nil || rec.Outcome.Status == run.OutcomeOpen) &&
 		len(out.ToolCalls) == 0 && declined(out.FinishReason) == "" && a.lastAnswerSeq() != 0
@@ -35,7 +38,7 @@ func (a *attempt) mustJudge(out *run.LLMOutput) bool {
 
 // lastAnswerSeq returns the number of the step whose answer ends the conversation; 0 if it
 // ends with something else.
-func (a *attempt) lastAnswerSeq() int64 {
+func (a verdicts) lastAnswerSeq() int64 {
 	all := a.conversation.messages
 	if n := len(all); n > 0 && all[n-1].Role == model.Assistant && all[n-1].From.RunID == a.journal.rec.RunID {
 		return all[n-1].From.StepSeq
@@ -44,7 +47,7 @@ func (a *attempt) lastAnswerSeq() int64 {
 }
 
 // beginJudging adds to the next commit that the answer is judged next.
-func (a *attempt) beginJudging(truncated bool) {
+func (a verdicts) beginJudging(truncated bool) {
 	n := 0
 	if o := a.journal.rec.Outcome; o != nil {
 		n = len(o.Verdicts)
@@ -52,14 +55,14 @@ func (a *attempt) beginJudging(truncated bool) {
 	a.beginVerdict(run.JudgeInput{Iteration: n + 1, AnswerSeq: a.lastAnswerSeq(), Truncated: truncated})
 }
 
-func (a *attempt) beginVerdict(in run.JudgeInput) {
+func (a verdicts) beginVerdict(in run.JudgeInput) {
 	a.journal.beginStep(run.StepJudge, nil)
 	a.journal.newest().Judge = &in
 }
 
 // judgeAnswer does the step of type judge that was begun: it has the judge score the
 // answer, and commits the verdict with what follows from it.
-func (a *attempt) judgeAnswer() error {
+func (a verdicts) judgeAnswer() error {
 	j, out := a.journal, a.turn.transcript.Answer
 	in := j.newest().Judge
 	if out == nil || in == nil {
@@ -98,7 +101,7 @@ func (a *attempt) judgeAnswer() error {
 }
 
 // noteBrokenOff has a call count that ended with the run.
-func (a *attempt) noteBrokenOff(r callResult) {
+func (a verdicts) noteBrokenOff(r callResult) {
 	if r.err == nil {
 		a.journal.unended = a.journal.countModelCall(r.resp.Usage, r.used, 0)
 		return
@@ -107,7 +110,7 @@ func (a *attempt) noteBrokenOff(r callResult) {
 }
 
 // judgeSpec is the agent as rules see it that a call of the judge's model is judged by.
-func (a *attempt) judgeSpec() *run.AgentSpec {
+func (a verdicts) judgeSpec() *run.AgentSpec {
 	spec := *a.spec
 	if ref := a.journal.rec.Options.Outcome.JudgeModel; ref != "" {
 		spec.Model, spec.Fallback = model.Spec{ModelRef: ref}, nil
@@ -119,7 +122,7 @@ func (a *attempt) judgeSpec() *run.AgentSpec {
 
 // governJudge has the rules of the company judge the call of the judge's model. A refusal
 // ends the run.
-func (a *attempt) governJudge() error {
+func (a verdicts) governJudge() error {
 	if a.e.Governor == nil {
 		return nil
 	}
@@ -139,7 +142,7 @@ func (a *attempt) governJudge() error {
 }
 
 // prepareJudge resolves the judge's model, reserves the budget and builds the request.
-func (a *attempt) prepareJudge() (req model.Request, fence judge.Fence, err error) {
+func (a verdicts) prepareJudge() (req model.Request, fence judge.Fence, err error) {
 	j, rubric := a.journal, a.journal.rec.Options.Outcome
 	target, err := a.e.Models.Resolve(a.ctx, j.rec.TenantID, a.judgeSpec().Model)
 	if err != nil {
@@ -167,7 +170,7 @@ func (a *attempt) prepareJudge() (req model.Request, fence judge.Fence, err erro
 }
 
 // task returns what the run was asked for, as the guardrails left it.
-func (a *attempt) task() string {
+func (a verdicts) task() string {
 	in := a.journal.rec.ParsedInput()
 	if a.asked != nil {
 		return *a.asked
@@ -184,18 +187,19 @@ func (a *attempt) task() string {
 }
 
 // askJudge makes the call, of which nothing is published.
-func (a *attempt) askJudge(req model.Request) (r callResult) {
+func (a verdicts) askJudge(req model.Request) (r callResult) {
 	m := modelCall{c: a.conversation, req: req, unheard: true}
 	return m.ask(a.ctx, req.Target, always)
 }
 
 // judgeAgain asks the judge once more after an answer that was no verdict. After the second
 // one the outcome cannot be judged.
-func (a *attempt) judgeAgain(in run.JudgeInput, m run.StepMetrics) error {
+func (a verdicts) judgeAgain(in run.JudgeInput, m run.StepMetrics) error {
 	j := a.journal
 	if in.Again {
 		j.unended = m
-		return a.endShort(run.EndedByJudge, "Its judge answered twice with something that is no verdict; give it another judge_model, or simpler criteria.")
+		return a.endShort(run.EndedByJudge,
+			"Its judge answered twice with something that is no verdict; give it another judge_model, or simpler criteria.")
 	}
 	why := "The judge's answer is no verdict; it is asked once more."
 	j.endStep(&run.Step{
@@ -209,7 +213,7 @@ func (a *attempt) judgeAgain(in run.JudgeInput, m run.StepMetrics) error {
 
 // judgeFailed ends a run whose judge does not answer. err is nil where the run waits for
 // it; errors that are not the judge's own are returned.
-func (a *attempt) judgeFailed(err error) error {
+func (a verdicts) judgeFailed(err error) error {
 	if failed, ok := errors.AsType[*model.Error](err); ok && failed.Code != run.CodePricing {
 		a.logFailure(failed)
 		return a.endShort(run.EndedByJudge, "Its judge did not answer. "+failed.Detail)
@@ -219,7 +223,7 @@ func (a *attempt) judgeFailed(err error) error {
 
 // commitVerdict commits a verdict with what follows: the end of the run, or the agent's
 // next call with what the judge wants to be better.
-func (a *attempt) commitVerdict(in run.JudgeInput, out run.JudgeOutput, m run.StepMetrics) error {
+func (a verdicts) commitVerdict(in run.JudgeInput, out run.JudgeOutput, m run.StepMetrics) error {
 	j, p, rubric := a.journal, *a.journal.newest(), a.journal.rec.Options.Outcome
 	out.Reached = out.Score >= rubric.Least()
 	v := run.OutcomeVerdict{
@@ -241,7 +245,8 @@ func (a *attempt) commitVerdict(in run.JudgeInput, out run.JudgeOutput, m run.St
 		out.Feedback = rubric.Feedback(out.Criteria, out.Score)
 	}
 	j.emit("outcome.judged", run.OutcomeJudgedData{
-		StepRef: p.Ref(), Iteration: v.Iteration, AnswerSeq: v.AnswerSeq, Score: v.Score, MinScore: v.MinScore, Reached: v.Reached, Criteria: v.Criteria,
+		StepRef: p.Ref(), Iteration: v.Iteration, AnswerSeq: v.AnswerSeq,
+		Score: v.Score, MinScore: v.MinScore, Reached: v.Reached, Criteria: v.Criteria,
 	})
 	j.endStep(&run.Step{
 		Seq: p.Seq, Type: run.StepJudge, Status: run.StepCompleted, Input: schema.Nullable(encode(in)), Output: schema.Nullable(encode(out)),
@@ -250,7 +255,7 @@ func (a *attempt) commitVerdict(in run.JudgeInput, out run.JudgeOutput, m run.St
 	case "":
 	case run.EndedByScore:
 		j.rec.Outcome = j.rec.Outcome.Ended(ended)
-		return a.complete(*a.turn.transcript.Answer, in.Truncated)
+		return complete(a.attempt, *a.turn.transcript.Answer, in.Truncated)
 	default:
 		return a.endShort(ended, why)
 	}
@@ -269,7 +274,7 @@ func times(n int) string {
 
 // endShort ends a run without the outcome that it was to reach, for this reason. Its output
 // is the best answer.
-func (a *attempt) endShort(by, why string) error {
+func (a verdicts) endShort(by, why string) error {
 	rec := a.journal.rec
 	rec.Outcome = rec.Outcome.Ended(by)
 	best := rec.Outcome.Best()
@@ -282,7 +287,7 @@ func (a *attempt) endShort(by, why string) error {
 
 // keepAnswer makes the best answer the output of a run that ends without its outcome: the
 // one with the highest score or, before the first verdict, the one that is being judged.
-func (a *attempt) keepAnswer() {
+func (a verdicts) keepAnswer() {
 	rec := a.journal.rec
 	if rec.Options.Outcome == nil || len(rec.Output) > 0 {
 		return
@@ -290,7 +295,7 @@ func (a *attempt) keepAnswer() {
 	best, answer := rec.Outcome.Best(), a.turn.transcript.Answer
 	if best == nil {
 		if answer != nil && a.journal.pending(run.StepJudge) {
-			rec.Output = schema.Nullable(encode(a.output(*answer, false)))
+			rec.Output = schema.Nullable(encode(outputOf(a.attempt, *answer, false)))
 		}
 		return
 	}
@@ -300,5 +305,5 @@ func (a *attempt) keepAnswer() {
 		a.e.Logger.Warn("the best answer of a run could not be read", "run", rec.RunID, "tenant", rec.TenantID, "err", err)
 		return
 	}
-	rec.Output = schema.Nullable(encode(a.output(out, false)))
+	rec.Output = schema.Nullable(encode(outputOf(a.attempt, out, false)))
 }

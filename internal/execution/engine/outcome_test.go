@@ -32,7 +32,7 @@ type judging struct {
 	mu       sync.Mutex
 	verdicts []modeltest.Answer
 	drafts   int
-	judged   []string // what the judge was shown
+	shown    []string // to the judge
 	feedback string
 	work     func(q modeltest.Request) *modeltest.Answer // goes first as agent
 	verdict  func(shown string) modeltest.Answer         // in place of verdicts
@@ -47,12 +47,12 @@ func (m *judging) answer(q modeltest.Request) modeltest.Answer {
 	defer m.mu.Unlock()
 	chat := q.Chat()
 	if word := wordOfJudge.FindStringSubmatch(chat.Last(model.System)); word != nil {
-		m.judged = append(m.judged, chat.Last(model.User))
+		m.shown = append(m.shown, chat.Last(model.User))
 		var a modeltest.Answer
 		if m.verdict != nil {
 			a = m.verdict(chat.Last(model.User))
 		} else {
-			a = m.verdicts[min(len(m.judged), len(m.verdicts))-1]
+			a = m.verdicts[min(len(m.shown), len(m.verdicts))-1]
 		}
 		a.Text = strings.ReplaceAll(a.Text, "{word}", word[1])
 		a.Usage = &model.Usage{InputTokens: 1000, OutputTokens: 10}
@@ -156,10 +156,10 @@ func TestOutcomes(t *testing.T) {
 				if text := r.output(end).Text; !strings.HasPrefix(text, tt.text) {
 					t.Errorf("the output is %q", text)
 				}
-				if len(m.judged) != tt.judges || m.drafts != tt.drafts {
-					t.Errorf("%d judgements of %d drafts", len(m.judged), m.drafts)
+				if len(m.shown) != tt.judges || m.drafts != tt.drafts {
+					t.Errorf("%d judgements of %d drafts", len(m.shown), m.drafts)
 				}
-				for _, shown := range m.judged {
+				for _, shown := range m.shown {
 					if !strings.Contains(shown, `"task":"Cook soup."`) || !strings.Contains(shown, `"result":"draft `) || strings.Contains(shown, "Be brief.") {
 						t.Errorf("the judge is shown %s", shown)
 					}
@@ -167,8 +167,8 @@ func TestOutcomes(t *testing.T) {
 				if m.drafts > 1 && !strings.Contains(m.feedback, "It lacks salt.") {
 					t.Errorf("the agent reads %q", m.feedback)
 				}
-				if judged := count(r.events(end.RunID), "outcome.judged"); judged != len(o.Verdicts) {
-					t.Errorf("%d events of %d verdicts", judged, len(o.Verdicts))
+				if n := count(r.events(end.RunID), "outcome.judged"); n != len(o.Verdicts) {
+					t.Errorf("%d events of %d verdicts", n, len(o.Verdicts))
 				}
 				if use := counted.sum(); use.ModelCalls != end.Metrics.LLMCallsCount || use.InputTokens != end.Metrics.InputTokens {
 					t.Errorf("%+v is counted of %+v", use, end.Metrics)
@@ -247,7 +247,7 @@ func TestCrashAtEveryWriteOfAnOutcome(t *testing.T) {
 				}
 			}
 			// At most the one call that was under way is made again.
-			if calls := len(m.judged) + m.drafts; calls > len(steps)+1 {
+			if calls := len(m.shown) + m.drafts; calls > len(steps)+1 {
 				t.Errorf("crash at %d: %d calls for %d steps", at, calls, len(steps))
 			}
 			r.checkEnded(got)
@@ -263,7 +263,7 @@ func TestCancelWhileJudged(t *testing.T) {
 		r := newHarness(t, db, modeltest.Respond(m.answer))
 		n := r.start("n", 4, nil)
 		id := n.begin(run.Request{Options: run.Options{Outcome: rubric(t, soup)}}).RunID
-		waitFor(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.judged) > 0 })
+		waitFor(t, func() bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.shown) > 0 })
 		if got, err := n.Cancel(t.Context(), r.who.TenantID, id); err != nil || !got.Cancelled {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -319,9 +319,9 @@ func TestRulesOnJudges(t *testing.T) {
 		end := n.end(n.begin(run.Request{Options: run.Options{
 			Outcome: rubric(t, `{"criteria":[{"name":"salt"}],"judge_model":"other-model"}`),
 		}}).RunID)
-		if end.Status != run.Failed || end.ErrorCode != run.CodePolicyBlocked || len(m.judged) != 0 || r.output(end).Text != "draft 1" ||
+		if end.Status != run.Failed || end.ErrorCode != run.CodePolicyBlocked || len(m.shown) != 0 || r.output(end).Text != "draft 1" ||
 			!slices.Contains(g.recorded, "model:other-model block") {
-			t.Errorf("%s %s after %d judgements: %v, %v", end.Status, end.ErrorCode, len(m.judged), ptr.Value(end.Error), g.recorded)
+			t.Errorf("%s %s after %d judgements: %v, %v", end.Status, end.ErrorCode, len(m.shown), ptr.Value(end.Error), g.recorded)
 		}
 		r.checkEnded(end)
 	})

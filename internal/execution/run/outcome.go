@@ -151,7 +151,7 @@ type OutcomeJudgedData struct {
 	Criteria  []judge.Scored `json:"criteria" doc:"The scores, in the order of the rubric."`
 }
 
-// setOutcome gives a new run its rubric: that of the request or, if it has none, that of
+// setOutcome sets the rubric of a new run: that of the request or, if it has none, that of
 // the agent. What the rubric lets the run spend is a limit of the run.
 func (r *Record) setOutcome(spec *AgentSpec) error {
 	if spec.OnMachine {

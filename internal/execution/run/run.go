@@ -63,9 +63,8 @@ type Run struct {
 	ParentStepID *string    `json:"parent_step_id" format:"uuid" doc:"The step of the parent that started this run."`
 	RootRunID    *string    `json:"root_run_id" format:"uuid" doc:"The run that the family of runs began with; null for that run itself."`
 
-	Outcome *Outcome `json:"outcome,omitzero" doc:"What became of the outcome that the run was to reach; absent where it has no rubric."`
-
-	LastEventID string `json:"last_event_id,omitzero" doc:"The event up to which this is the state: follow the stream of events after it. Not in lists."`
+	Outcome     *Outcome `json:"outcome,omitzero" doc:"What became of the outcome that the run was to reach; absent where it has no rubric."`
+	LastEventID string   `json:"last_event_id,omitzero" doc:"The event up to which this is the state: follow the stream of events after it. Not in lists."`
 
 	AgentName     string `json:"agent_name,omitzero" doc:"Only in summaries."`
 	InputPreview  string `json:"input_preview,omitzero" doc:"Beginning of the message, 200 characters. Only in summaries."`
@@ -142,9 +141,8 @@ type Options struct {
 	// for none.
 	Wakes *Wakes `json:"wakes,omitzero"`
 	// Sandbox makes the run a test of a change of its agent; nil: it is not one.
-	Sandbox *Sandbox `json:"sandbox,omitzero"`
-	// Outcome is what the run is to reach; nil: it ends with its first answer.
-	Outcome *judge.Rubric `json:"outcome,omitzero"`
+	Sandbox *Sandbox      `json:"sandbox,omitzero"`
+	Outcome *judge.Rubric `json:"outcome,omitzero"` // that it is to reach; nil: it ends with its first answer
 	Visitor bool          `json:"visitor,omitzero"` // it answers a stranger; see AgentSpec.ForVisitors
 	// OnMachine: the machine of the agent carries the run, and reports on it; see Report.
 	OnMachine bool `json:"on_machine,omitzero"`
@@ -448,7 +446,6 @@ type PendingStep struct {
 	Killed bool `json:"killed,omitzero"` // it kills the process, and is not tried again
 
 	Judge *JudgeInput `json:"judge,omitzero"` // of a step of type judge
-
 	// Awaits is the run that a tool call waits for, and Rulings what the rules said
 	// of the call when it was made.
 	Awaits  *tool.Await      `json:"awaits,omitzero"`

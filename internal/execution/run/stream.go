@@ -107,7 +107,9 @@ func (s *Service) done(ctx context.Context, tenant, id string, seq int64, yield 
 
 // DoneFrame returns the frame with the result of a run that ended.
 func DoneFrame(r *Run, id string) (route.Frame, error) {
-	data, err := json.Marshal(doneData{"done", r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode, r.Outcome})
+	data, err := json.Marshal(doneData{
+		"done", r.RunID, r.Status, r.Output, r.Metrics, r.Metrics.TotalCostUSD, r.Error, r.ErrorCode, r.Outcome,
+	})
 	return route.Frame{ID: id, Name: "done", Data: data}, err
 }
 

@@ -1,6 +1,6 @@
 // Package judge has models say how good something is. What is judged may try to steer
 // its judge: it stands as data between random marks, and the answer must repeat a random
-// word that only the judge was told. A [Rubric] says what makes the result of a run good.
+// word that only the judge knows. A [Rubric] says what makes the result of a run good.
 package judge
 
 import (
@@ -15,7 +15,7 @@ import (
 	"agentd/internal/kernel/model"
 )
 
-// Fence keeps what is judged apart from what the judge is told.
+// Fence keeps what is judged apart from the instructions of its judge.
 type Fence struct {
 	Mark string // stands around what is judged
 	Word string // that the judge's answer must repeat

@@ -71,7 +71,7 @@ func (r *Rubric) Request(f Fence, w Work) (model.Request, error) {
 	}, nil
 }
 
-// told is what the judge is told.
+// told returns the instructions of the judge.
 func (r *Rubric) told(f Fence) string {
 	var b, answer strings.Builder
 	b.WriteString("You judge how well the work of an agent meets a rubric. You do nothing else.\n\nThe criteria:\n")

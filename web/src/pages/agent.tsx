@@ -7,6 +7,7 @@ import { bodyOf, resolve, useDocument, type OpenApi } from '../document';
 import { lineDiff } from '../diff';
 import { Icon } from '../icons';
 import { useTurn } from '../live/turn';
+import { ResourcePage, type Kind } from '../resource';
 import { RunTable } from '../runtable';
 import { orderOf, SchemaFields, type Refs, type Value } from '../schemaform';
 import { en } from '../strings/en';
@@ -71,7 +72,7 @@ export default function AgentPage({ id, tab, sub, one }: { id: string; tab: stri
       {tab === 'versions' && <Versions agent={a} writes={writes} />}
       {tab === 'evaluations' && <Evaluations agent={a} section={sub ?? 'evaluations'} id={one} />}
       {tab === 'runs' && <RunTable filters={{ agent_id: id }} />}
-      {tab === 'memory' && <Memory id={id} />}
+      {tab === 'memory' && <Memory id={id} selected={sub} />}
       {asking === 'delete' && (
         <Confirm
           title={s.deleteTitle(a.name)}
@@ -407,13 +408,56 @@ function Versions({ agent, writes }: { agent: Agent; writes: boolean }) {
   );
 }
 
-function Memory({ id }: { id: string }) {
+const memories: Kind<Value> = {
+  id: 'memory',
+  title: s.memoryText,
+  icon: 'hist',
+  list: '/api/v1/agents/{agentId}/memory',
+  idOf: (r) => String(r.entry_id),
+  nameOf: (r) => String(r.content ?? '').slice(0, 60),
+  create: { path: '/api/v1/agents/{agentId}/memory', role: 'developer', label: s.newMemory },
+  one: { path: '/api/v1/agents/{agentId}/memory/{entryId}', param: 'entryId' },
+  update: { method: 'put', role: 'developer' },
+  remove: { role: 'developer' },
+  columns: [
+    { label: s.memoryText, cell: (r) => String(r.content ?? ''), wide: true },
+    { label: s.memoryType, cell: (r) => sentence(String(r.type ?? '')) },
+    { label: s.saved, cell: (r) => <Time at={r.created_at as string} />, right: true },
+  ],
+  empty: { title: s.noMemory, text: s.noMemoryText },
+};
+
+/** Searches the memory as the agent does. */
+function Recall({ agent }: { agent: string }) {
+  const [query, setQuery] = useState('');
+  const [found, setFound] = useState<Value[] | null>(null);
+  const [busy, error, run] = useAction(async () => {
+    setFound(rowsOf<Value>(await send('post', '/api/v1/agents/{agentId}/memory/search', { path: { agentId: agent } }, { query, limit: 10 })));
+  });
+  return (
+    <form className="tb" onSubmit={(e) => (e.preventDefault(), query.trim() && void run())}>
+      <span className="find-in wide">
+        <Icon name="search" small />
+        <input type="search" value={query} placeholder={s.recall} aria-label={s.recall} onChange={(e) => (setQuery(e.target.value), setFound(null))} />
+      </span>
+      <Button small type="submit" label={s.find} busy={busy} disabled={!query.trim()} />
+      <FormError error={error} />
+      {found && (
+        <ol className="dots" style={{ flex: '1 0 100%' }} aria-label={s.found(found.length)}>
+          {found.length === 0 && <li className="t2">{s.found(0)}</li>}
+          {found.map((x, i) => (
+            <li key={i}>{String(x.content ?? (x.entry as Value | undefined)?.content ?? '')}</li>
+          ))}
+        </ol>
+      )}
+    </form>
+  );
+}
+
+function Memory({ id, selected }: { id: string; selected?: string }) {
   const path = { path: { agentId: id } };
-  const list = useList<Record<string, unknown>>('/api/v1/agents/{agentId}/memory', path);
   const core = useGet<{ items?: Value[]; blocks?: Value[] }>('/api/v1/agents/{agentId}/memory/core', path, { retry: false });
   const blocks = core.data?.items ?? core.data?.blocks ?? [];
-  if (list.error && list.rows.length === 0) return <Failure error={list.error} retry={() => void list.refetch()} />;
-  if (list.isLoading) return <Loading />;
   return (
     <>
       {blocks.length > 0 && (
@@ -429,43 +473,7 @@ function Memory({ id }: { id: string }) {
           </dl>
         </section>
       )}
-      {list.rows.length === 0 ? (
-        <div className="ctr">
-          <span className="big-i">
-            <Icon name="hist" />
-          </span>
-          <h2>{s.noMemory}</h2>
-          <p className="t2">{s.noMemoryText}</p>
-        </div>
-      ) : (
-        <table className="tbl">
-          <thead>
-            <tr>
-              <th>{s.memoryText}</th>
-              <th>{s.memoryType}</th>
-              <th className="r">{s.saved}</th>
-              <th />
-            </tr>
-          </thead>
-          <tbody>
-            {list.rows.map((m) => (
-              <tr key={String(m.entry_id)}>
-                <td className="wide">
-                  <span className="trunc">{String(m.content ?? '')}</span>
-                </td>
-                <td className="t2">{String(m.type ?? '')}</td>
-                <td className="r t2">
-                  <Time at={m.created_at as string} />
-                </td>
-                <td className="r">
-                  <Button small kind="quiet" icon="trash" label={<span className="vh">{en.common.delete}</span>} onClick={() => void send('delete', '/api/v1/agents/{agentId}/memory/{entryId}', { path: { agentId: id, entryId: String(m.entry_id) } }).catch((e: Error) => toast(e.message, true))} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-      <More q={list} shown={list.rows.length} what={s.memories} />
+      <ResourcePage kind={{ ...memories, params: { agentId: id }, before: <Recall agent={id} /> }} selected={selected} base={`/agents/${id}/memory`} embedded />
     </>
   );
 }

@@ -196,7 +196,7 @@ function Detail({ item, decides, onNext }: { item: Item; decides: boolean; onNex
   return (
     <section className="det" aria-label={s.kinds[item.kind]}>
       <div className="sc">
-        <div className="row t2 fs12">
+        <div className="row wrap t2 fs12">
           <Link className="row acc back-s" href="/inbox">
             <Icon name="left" small />
             {s.title}

@@ -137,21 +137,22 @@ function Base({ id }: { id: string }) {
 
 function MemoryOf() {
   const agents = useList<Schema<'Agent'>>('/api/v1/agents', {}, { limit: 100 });
-  const with_ = agents.rows.filter((a) => (a.memory as { enabled?: boolean } | null)?.enabled || a.core_memory);
   if (agents.isLoading) return <Loading />;
   if (agents.error && agents.rows.length === 0) return <Failure error={agents.error} />;
-  if (with_.length === 0) return <Empty icon="hist" title={s.noMemory} text={s.noMemoryText} />;
+  if (agents.rows.length === 0) return <Empty icon="hist" title={s.noMemory} text={s.noMemoryText} />;
   return (
-    <table className="tbl">
+    <div className="tblw">
+      <table className="tbl res">
       <thead>
         <tr>
           <th>{en.agents.agent}</th>
           <th>{s.description}</th>
+          <th>{s.memoryOn}</th>
           <th className="r">{s.changed}</th>
         </tr>
       </thead>
       <tbody>
-        {with_.map((a) => (
+        {agents.rows.map((a) => (
           <tr key={a.agent_id}>
             <td>
               <Link className="b" href={`/agents/${a.agent_id}/memory`}>
@@ -161,13 +162,15 @@ function MemoryOf() {
             <td className="wide">
               <span className="trunc t2">{a.description}</span>
             </td>
+            <td className="t2" data-label={s.memoryOn}>{(a.memory as { enabled?: boolean } | null)?.enabled || a.core_memory ? en.common.yes : en.common.no}</td>
             <td className="r t2">
               <Time at={a.updated_at} />
             </td>
           </tr>
         ))}
       </tbody>
-    </table>
+      </table>
+    </div>
   );
 }
 

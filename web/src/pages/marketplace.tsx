@@ -270,6 +270,7 @@ function Subscriptions() {
       { label: s.since, cell: (r) => <Time at={text(r.created_at)} />, right: true },
     ],
     empty: { title: s.noSubscriptions, text: s.noSubscriptionsText },
+    button: <Link className="btn" href="/marketplace">{s.tabs.browse}</Link>,
   };
   return <ResourcePage kind={kind} base={`${base}/browse`} />;
 }

@@ -42,7 +42,7 @@ var samples = resourcetest.Samples{
 		"model":{"provider":"openai_compat","model_ref":"m","endpoint_url":"https://example.com/v1","api_key_ref":"k","capabilities":{"vision":true}},
 		"fallback_model":{"provider":"openai_compat","model_ref":"f","capabilities":{}},"model_retry":{"max_elapsed_ms":0,"max_attempts":1000},
 		"prompts":{"system":"s","developer":"dev"},"mcp":{"servers":[{"id":"1"}]},"policies":{"approval_timeout_ms":1000},
-		"skills":[{"id":"x","any":[1,2]}],"thinking":{"mode":"fixed","effort":3},"effort_policy":{"plan":"low"},
+		"skills":[{"id":"x","any":[1,2]}],"thinking":{"mode":"fixed","effort":3},"outcome":{"criteria":[{"name":"short"}]},"effort_policy":{"plan":"low"},
 		"resource_limits":{"max_steps":0,"max_cost_usd":1.5},"memory":{"enabled":true,"types":["note"]},"core_memory":{"enabled":true,"blocks":[{"label":"human"}]},
 		"guardrails":{"input":[],"built_in":["pii"]},"approval_required_tools":["calculator"],"built_in_tools":["calculator","current_time"],
 		"image_generation":{"model":"i"},"knowledge_base_id":"kb","execution_mode":"worker","worker_reuse":true,

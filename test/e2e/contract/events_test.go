@@ -33,7 +33,7 @@ func TestEventsAreAsPublished(t *testing.T) {
 	for name, provoke := range map[string]func(*testing.T, *eventChecker){
 		"approval": approvalEvents, "input": inputEvents, "pause": pauseEvents, "guardrail": guardrailEvents,
 		"memory": memoryEvents, "ends": endEvents, "authorization": authorizationEvents, "session": sessionEvents,
-		"rules": ruleEvents, "machine": machineEvents,
+		"rules": ruleEvents, "machine": machineEvents, "outcome": outcomeEvents,
 	} {
 		t.Run(name, func(t *testing.T) { provoke(t, e) })
 	}
@@ -180,6 +180,11 @@ func ruleEvents(t *testing.T, e *eventChecker) {
 		"rule_id": "sums", "principle": "No sums.", "action": "tool:calculator", "scope": "agent", "scope_targets": []string{agent},
 	}}})
 	e.run(t, agent, "calculate", nil, nil)
+}
+
+func outcomeEvents(t *testing.T, e *eventChecker) {
+	agent := e.n.CreateAgent(object{"model": object{"provider": "custom", "model_ref": "builtin/echo"}})
+	e.run(t, agent, "Pass the salt.", object{"outcome": object{"criteria": []object{{"name": "polite", "description": `It says "please".`}}}}, nil)
 }
 
 func memoryEvents(t *testing.T, e *eventChecker) {

@@ -3,7 +3,11 @@
 // content and the query, so that two nodes with the same texts answer alike.
 package textindex
 
-import "time"
+import (
+	"math"
+	"time"
+	"unsafe"
+)
 
 // Doc is an indexed text. The text itself is not stored.
 type Doc struct {
@@ -18,44 +22,28 @@ type Doc struct {
 // Index holds texts. Searching is safe for concurrent use while the index is not
 // changed.
 type Index struct {
-	terms    map[string]int32
-	names    []string // of terms
-	postings [][]posting
-	slots    []slot
-	byID     map[string]int32
-	words    int // of all live texts
-	vectors  int
-	bytes    int
-	exact    int // exactNumbers
+	terms   terms
+	slots   []slot
+	byID    map[string]int32
+	words   int // of all live texts
+	vectors int
+	bytes   int // of what the slots refer to
+	exact   int // exactNumbers
 }
-
-// posting says how often a text has a term: its slot in the upper 24 bits, which is more
-// than a collection may have, and the count in the lower 8. An index is mostly postings.
-type posting uint32
-
-const mostCounted = 255 // more does not change a score
-
-func newPosting(slot, count int32) posting {
-	return posting(slot)<<8 | posting(min(count, mostCounted))
-}
-
-func (p posting) slot() int32  { return int32(p >> 8) }
-func (p posting) count() int32 { return int32(p & mostCounted) }
 
 type slot struct {
 	id       string // "": removed
 	kind     string
-	boost    float64
-	at       time.Time
+	vector   *vector // nil: none
+	at       int64   // Unix time in nanoseconds; see instant
+	boost    float32
 	length   int32 // in words
 	language int8  // see number
-	terms    int32 // how many different ones it has
-	vector   vector
 }
 
 // New returns an empty index.
 func New() *Index {
-	return &Index{terms: map[string]int32{}, byID: map[string]int32{}, exact: exactNumbers}
+	return &Index{terms: newTerms(), byID: map[string]int32{}, exact: exactNumbers}
 }
 
 // Len returns the number of texts.
@@ -65,26 +53,24 @@ func (x *Index) Len() int { return len(x.byID) }
 func (x *Index) Vectors() int { return x.vectors }
 
 // Bytes estimates the memory that the index takes.
-func (x *Index) Bytes() int { return x.bytes }
+func (x *Index) Bytes() int { return x.terms.bytes() + slotBytes*cap(x.slots) + x.bytes }
+
+const (
+	slotBytes = int(unsafe.Sizeof(slot{}))
+	idBytes   = 40 // of a text's place in byID
+)
 
 // Put adds a text, or replaces the one with its id.
 func (x *Index) Put(d Doc) {
 	x.Remove(d.ID)
 	at := int32(len(x.slots))
+	s := slot{id: d.ID, kind: d.Kind, boost: float32(d.Boost), at: nanoseconds(d.At), vector: newVector(d.Vector)}
 	counts := map[int32]int32{}
-	s := slot{id: d.ID, kind: d.Kind, boost: d.Boost, at: d.At, vector: newVector(d.Vector)}
-	var terms []int32 // without duplicates
+	var found []int32 // the terms of the text, without duplicates
 	count := func(token string) {
-		term, known := x.terms[token]
-		if !known {
-			term = int32(len(x.postings))
-			x.terms[token] = term
-			x.names = append(x.names, token)
-			x.postings = append(x.postings, nil)
-			x.bytes += 96 + len(token)
-		}
+		term := x.terms.add(token)
 		if counts[term]++; counts[term] == 1 {
-			terms = append(terms, term)
+			found = append(found, term)
 		}
 	}
 	tokens := tokensOf(d.Text)
@@ -98,20 +84,20 @@ func (x *Index) Put(d Doc) {
 		}
 		s.length++
 	}
-	s.terms = int32(len(terms))
-	for _, term := range terms {
-		x.postings[term] = append(x.postings[term], newPosting(at, counts[term]))
+	for _, term := range found {
+		x.terms.post(term, at, counts[term])
 	}
 	x.slots = append(x.slots, s)
 	x.byID[s.id] = at
 	x.words += int(s.length)
 	x.bytes += s.bytes()
-	if s.vector.values != nil {
+	if s.vector != nil {
 		x.vectors++
 	}
 }
 
-func (s *slot) bytes() int { return 270 + 6*int(s.terms) + s.vector.bytes() }
+// bytes returns the memory of what a slot refers to.
+func (s *slot) bytes() int { return len(s.id) + idBytes + s.vector.bytes() }
 
 // Remove removes a text, if it exists.
 func (x *Index) Remove(id string) {
@@ -123,7 +109,7 @@ func (x *Index) Remove(id string) {
 	delete(x.byID, id)
 	x.words -= int(s.length)
 	x.bytes -= s.bytes()
-	if s.vector.values != nil {
+	if s.vector != nil {
 		x.vectors--
 	}
 	*s = slot{} // the postings stay until the index is compacted
@@ -158,13 +144,37 @@ func (x *Index) compact() {
 		}
 	}
 	x.slots = live
-	for term, list := range x.postings {
-		kept := list[:0]
-		for _, p := range list {
-			if to := moved[p.slot()]; to >= 0 {
-				kept = append(kept, newPosting(to, p.count()))
+	old := x.terms
+	x.terms = newTerms()
+	for term := range int32(old.len()) {
+		to := int32(-1)
+		for slot, count := range old.postings(term) {
+			if moved[slot] < 0 {
+				continue
 			}
+			if to < 0 {
+				to = x.terms.add(string(old.name(term)))
+			}
+			x.terms.post(to, moved[slot], count)
 		}
-		x.postings[term] = kept
 	}
+}
+
+// nanoseconds returns a time as slots have it, and instant the time. Earlier ones than
+// 1678 and later ones than 2262 are the first and last that there are.
+func nanoseconds(t time.Time) int64 {
+	switch year := t.Year(); {
+	case t.IsZero() || year < 1678:
+		return math.MinInt64
+	case year > 2261:
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+func instant(nanoseconds int64) time.Time {
+	if nanoseconds == math.MinInt64 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds).UTC()
 }

@@ -1,6 +1,7 @@
 package textindex
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -134,14 +135,19 @@ func (w *sought) add(x *Index, term string, m match) {
 	if !m.exact && w.weight == 1 && w.in.weakly(term) {
 		m.weight *= asWeak
 	}
-	if at, known := x.terms[term]; known && x.lives(at) && w.terms[at].weight < m.weight {
+	if at, known := x.terms.find(term); known && w.terms[at].weight < m.weight && x.lives(at) {
 		w.terms[at] = m
 	}
 }
 
 // lives reports whether a text has a term.
 func (x *Index) lives(term int32) bool {
-	return slices.ContainsFunc(x.postings[term], func(p posting) bool { return x.slots[p.slot()].id != "" })
+	for slot := range x.terms.postings(term) {
+		if x.slots[slot].id != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // links are the letters that join the parts of compounds.
@@ -157,7 +163,7 @@ func (x *Index) split(in *language, token string, w *sought) {
 			if in.stops(form) || len(form) < leastPart-1 {
 				continue
 			}
-			if at, is := x.terms[form]; is && x.lives(at) {
+			if at, is := x.terms.find(form); is && x.lives(at) {
 				terms = append(terms, form)
 			}
 		}
@@ -195,18 +201,24 @@ func (w *sought) addAll(x *Index, terms []string, weight float64) {
 
 // seekInCompounds adds the compounds that words of at least some letters are parts of.
 func (x *Index) seekInCompounds(all []sought, least int) {
-	for term, name := range x.names {
+	parts := make([][]byte, len(all))
+	for i := range all {
+		if token := spelledOut.Replace(all[i].word); len(token) >= least {
+			parts[i] = []byte(token)
+		}
+	}
+	for term := range int32(x.terms.len()) {
+		name := x.terms.name(term)
 		if len(name) < 2*leastPart {
 			continue
 		}
-		for i := range all {
-			token := spelledOut.Replace(all[i].word)
-			if len(token) < least || len(name) < len(token)+leastPart-1 || len(all[i].terms) >= maxAlike {
+		for i, part := range parts {
+			if part == nil || len(name) < len(part)+leastPart-1 || len(all[i].terms) >= maxAlike {
 				continue
 			}
-			if (strings.HasPrefix(name, token) || strings.HasSuffix(name, token)) && x.lives(int32(term)) {
-				if _, known := all[i].terms[int32(term)]; !known {
-					all[i].add(x, name, match{weight: asPart})
+			if (bytes.HasPrefix(name, part) || bytes.HasSuffix(name, part)) && x.lives(term) {
+				if _, known := all[i].terms[term]; !known {
+					all[i].add(x, string(name), match{weight: asPart})
 				}
 			}
 		}
@@ -219,9 +231,10 @@ func (x *Index) begun(forms []string, w *sought) {
 	if len(shortest) < leastPart {
 		return
 	}
-	for term, name := range x.names {
-		if strings.HasPrefix(name, shortest) && len(w.terms) < maxAlike && x.lives(int32(term)) {
-			w.terms[int32(term)] = match{weight: asPrefix}
+	prefix := []byte(shortest)
+	for term := range int32(x.terms.len()) {
+		if bytes.HasPrefix(x.terms.name(term), prefix) && len(w.terms) < maxAlike && x.lives(term) {
+			w.terms[term] = match{weight: asPrefix}
 		}
 	}
 }
@@ -236,12 +249,13 @@ func (x *Index) similar(w *sought) {
 	if len(token) >= longWord {
 		most = 2
 	}
-	for term, name := range x.names {
-		if d := len(name) - len(token); d < -most || d > most || name[0] != token[0] || len(w.terms) >= maxAlike { // few mistype the first letter
+	for term := range int32(x.terms.len()) {
+		letters := x.terms.name(term)
+		if d := len(letters) - len(token); d < -most || d > most || letters[0] != token[0] || len(w.terms) >= maxAlike { // few mistype the first letter
 			continue
 		}
-		if shared(of, trigrams(name)) >= leastShared && text.Errors(token, name) <= most && x.lives(int32(term)) {
-			w.terms[int32(term)] = match{weight: asSimilar}
+		if name := string(letters); shared(of, trigrams(name)) >= leastShared && text.Errors(token, name) <= most && x.lives(term) {
+			w.terms[term] = match{weight: asSimilar}
 		}
 	}
 }
@@ -316,8 +330,8 @@ func (x *Index) together(p phrase, in int8, words float64) map[int32]float64 {
 // occurrences calls each with the texts that have one of some terms, and how well.
 func (x *Index) occurrences(terms map[int32]match, in int8, words float64, each func(slot int32, strength float64)) {
 	for term, m := range terms {
-		for _, p := range x.postings[term] {
-			s := &x.slots[p.slot()]
+		for slot, count := range x.terms.postings(term) {
+			s := &x.slots[slot]
 			if s.id == "" {
 				continue
 			}
@@ -325,8 +339,8 @@ func (x *Index) occurrences(terms map[int32]match, in int8, words float64, each 
 			if !m.exact && in != 0 && s.language != 0 && s.language != in {
 				weight *= asForeign
 			}
-			n := float64(p.count())
-			each(p.slot(), weight*n/(n+k1*(1-b+b*float64(s.length)/words)))
+			n := float64(count)
+			each(slot, weight*n/(n+k1*(1-b+b*float64(s.length)/words)))
 		}
 	}
 }

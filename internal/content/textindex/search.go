@@ -74,8 +74,8 @@ func (x *Index) Search(q Query) []Hit {
 	if q.Strategy == "" {
 		q.Strategy = Hybrid
 	}
-	if like := newVector(q.Vector); like.values != nil && x.vectors > 0 {
-		lists = append(lists, x.byVector(q, &like, depth))
+	if like := newVector(q.Vector); like != nil && x.vectors > 0 {
+		lists = append(lists, x.byVector(q, like, depth))
 	}
 	hits := x.fuse(q, lists)
 	slices.SortFunc(hits, func(a, b Hit) int {
@@ -91,7 +91,10 @@ func (x *Index) Search(q Query) []Hit {
 // if no text has a vector of that length.
 func (x *Index) Nearest(vector []float32) (id string, cosine float64) {
 	like := newVector(vector)
-	list := x.byVector(Query{MinScore: new(float64)}, &like, 1)
+	if like == nil {
+		return "", 0
+	}
+	list := x.byVector(Query{MinScore: new(float64)}, like, 1)
 	if len(list) == 0 {
 		return "", 0
 	}
@@ -119,11 +122,11 @@ func (x *Index) fuse(q Query, lists [][]ranked) []Hit {
 	for at, f := range scores {
 		s := &x.slots[at]
 		if q.Strategy == Hybrid {
-			decay, boost := Decay(q.Now.Sub(s.at), q.HalfLife), boostShare*min(max(s.boost, 0), 1)
+			decay, boost := Decay(q.Now.Sub(instant(s.at)), q.HalfLife), boostShare*min(max(float64(s.boost), 0), 1)
 			f.order = (1-boostShare)*f.order*decay + boost
 			f.score = (1-boostShare)*f.score*decay + boost
 		}
-		hits = append(hits, Hit{s.id, f.score, s.at, f.order})
+		hits = append(hits, Hit{s.id, f.score, instant(s.at), f.order})
 	}
 	return hits
 }
@@ -145,7 +148,7 @@ type ranked struct {
 // better orders a list. One order for all lists makes ranks deterministic.
 func (x *Index) better(a, b ranked) int {
 	s, t := &x.slots[a.slot], &x.slots[b.slot]
-	return cmp.Or(cmp.Compare(b.score, a.score), t.at.Compare(s.at), cmp.Compare(s.id, t.id))
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(t.at, s.at), cmp.Compare(s.id, t.id))
 }
 
 // wanted reports whether a slot is live and of a requested kind.
@@ -222,7 +225,7 @@ func (x *Index) newest(q Query) []Hit {
 	list := x.best(q, slices.Repeat([]float64{1}, len(x.slots)), 0, max(q.Limit, 1))
 	hits := make([]Hit, len(list))
 	for i, r := range list {
-		hits[i] = Hit{ID: x.slots[r.slot].id, Score: 1, At: x.slots[r.slot].at}
+		hits[i] = Hit{ID: x.slots[r.slot].id, Score: 1, At: instant(x.slots[r.slot].at)}
 	}
 	return hits
 }

@@ -3,13 +3,14 @@ package textindex
 import (
 	"math"
 	"math/bits"
+	"unsafe"
 )
 
 // vector is the direction of an embedding, a byte for each number: cosines are off by
 // less than a hundredth. The sign bits of all numbers find candidates without
 // multiplying.
 type vector struct {
-	values []int8  // nil: no direction
+	values []int8
 	scale  float32 // of values, so that the length is 1
 	signs  []uint64
 }
@@ -32,14 +33,15 @@ func Quantize(embedding []float32) []int8 {
 	return values
 }
 
-func newVector(embedding []float32) vector {
-	v := vector{values: Quantize(embedding)}
-	if v.values == nil {
-		return v
+// newVector returns nil for what has no direction.
+func newVector(embedding []float32) *vector {
+	values := Quantize(embedding)
+	if values == nil {
+		return nil
 	}
-	v.scale = float32(1 / math.Sqrt(float64(product(v.values, v.values))))
-	v.signs = make([]uint64, (len(embedding)+63)/64)
-	for i, n := range v.values {
+	v := &vector{values: values, signs: make([]uint64, (len(values)+63)/64)}
+	v.scale = float32(1 / math.Sqrt(float64(product(values, values))))
+	for i, n := range values {
 		if n > 0 {
 			v.signs[i/64] |= 1 << (i % 64)
 		}
@@ -47,7 +49,12 @@ func newVector(embedding []float32) vector {
 	return v
 }
 
-func (v *vector) bytes() int { return len(v.values) + 8*len(v.signs) }
+func (v *vector) bytes() int {
+	if v == nil {
+		return 0
+	}
+	return int(unsafe.Sizeof(*v)) + len(v.values) + 8*len(v.signs)
+}
 
 // cosine returns the cosine of two vectors of equal length.
 func (v *vector) cosine(w *vector) float64 {
@@ -96,7 +103,7 @@ func (x *Index) nearest(q *Query, like *vector, depth int, each func(slot int32,
 	compare := func(at int) { each(int32(at), x.slots[at].vector.cosine(like)) }
 	eligible := func(at int) bool {
 		s := &x.slots[at]
-		return len(s.vector.values) == len(like.values) && q.wanted(s)
+		return s.vector != nil && len(s.vector.values) == len(like.values) && q.wanted(s)
 	}
 	most := max(candidates, candidatesOf*depth)
 	if x.vectors <= most || x.vectors*len(like.values) <= x.exact {

@@ -1,0 +1,80 @@
+package textindex
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTerms adds postings of words that are rare and of words that nearly every text has,
+// and compares what is kept with lists that are not packed.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	kept := newTerms()
+	want := map[string][][2]int32{}
+	slot := int32(0)
+	for range 20_000 {
+		for range 1 + rng.IntN(3) {
+			name := fmt.Sprintf("w%d", int(rng.ExpFloat64()*200))
+			if list := want[name]; len(list) > 0 && list[len(list)-1][0] == slot {
+				continue
+			}
+			count := 1 + int32(rng.ExpFloat64())
+			if rng.IntN(100) == 0 {
+				count = 1000
+			}
+			kept.post(kept.add(name), slot, count)
+			want[name] = append(want[name], [2]int32{slot, min(count, mostCounted)})
+		}
+		slot += int32(1 + rng.ExpFloat64()*rng.ExpFloat64()*300)
+	}
+	if kept.len() != len(want) {
+		t.Errorf("there are %d terms, want %d", kept.len(), len(want))
+	}
+	postings, terms := 0, map[int32]bool{}
+	for name, list := range want {
+		term, known := kept.find(name)
+		if !known || string(kept.name(term)) != name || terms[term] {
+			t.Fatalf("%s is term %d, %v", name, term, known)
+		}
+		terms[term] = true
+		var got [][2]int32
+		for slot, count := range kept.postings(term) {
+			got = append(got, [2]int32{slot, count})
+		}
+		if diff := cmp.Diff(list, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		for slot := range kept.postings(term) {
+			if slot != list[0][0] {
+				t.Errorf("%s: the first text is %d", name, slot)
+			}
+			break
+		}
+		postings += len(list)
+	}
+	if term, known := kept.find("nowhere"); known {
+		t.Errorf("a name that was not added is term %d", term)
+	}
+	if most := 60*len(want) + 5*postings; kept.bytes() > most { // distances are large here
+		t.Errorf("%d terms with %d postings take %d bytes, more than %d", len(want), postings, kept.bytes(), most)
+	}
+}
+
+// TestWordsOfNoTextAreForgotten replaces one text over and over: the index stays small.
+func TestWordsOfNoTextAreForgotten(t *testing.T) {
+	t.Parallel()
+	x := New()
+	for i := range 2000 {
+		x.Put(Doc{ID: "same", Text: fmt.Sprintf("number%d of many", i)})
+	}
+	if n := x.terms.len(); n > 300 {
+		t.Errorf("there are %d terms of one text", n)
+	}
+	if hits := x.Search(Query{Text: "number1999", Limit: 1}); len(hits) != 1 {
+		t.Errorf("found %v", hits)
+	}
+}

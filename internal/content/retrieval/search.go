@@ -147,6 +147,11 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 		return false, nil
 	}
 	var changed []textindex.Doc
+	index, put := x.index, func(d textindex.Doc) { changed = append(changed, d) }
+	if known == 0 { // nothing searches the new index yet: no text need be kept for it
+		index = textindex.New()
+		put = index.Put
+	}
 	model := s.Model()
 	err = s.Store.VisitChanged(ctx, k.tenant, k.collection, known, func(p Passage) {
 		if p.Model != model {
@@ -154,7 +159,7 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 			// Passages that were added later have work of their own.
 			stale = stale || model != "" && known == 0
 		}
-		changed = append(changed, textindex.Doc{ID: p.ID, Kind: p.Kind, Text: p.searched(), Vector: p.Vector, Boost: p.Boost, At: p.At})
+		put(textindex.Doc{ID: p.ID, Kind: p.Kind, Text: p.searched(), Vector: p.Vector, Boost: p.Boost, At: p.At})
 	})
 	if err != nil {
 		return false, err
@@ -170,10 +175,14 @@ func (s *Service) follow(ctx context.Context, k key, x *indexed, known int64, st
 			there[id] = true
 		}
 	}
+	if known == 0 {
+		index.Shrink()
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.index = index
 	for _, d := range changed {
-		x.index.Put(d)
+		index.Put(d)
 	}
 	if there != nil {
 		x.index.Retain(there)

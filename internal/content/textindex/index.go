@@ -131,6 +131,12 @@ func (x *Index) Retain(keep map[string]bool) {
 	}
 }
 
+// Shrink gives back the memory that is kept for more texts.
+func (x *Index) Shrink() {
+	x.slots = exactly(x.slots)
+	x.terms.shrink()
+}
+
 // compact removes the slots of removed texts.
 func (x *Index) compact() {
 	moved := make([]int32, len(x.slots))

@@ -3,6 +3,7 @@ package textindex
 import (
 	"bytes"
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -245,7 +246,7 @@ func (x *Index) similar(w *sought) {
 	if len(token) < leastAlike || strings.ContainsAny(token, "0123456789") {
 		return
 	}
-	of, most := trigrams(token), 1
+	of, own, most := trigrams(token), letterSet([]byte(token)), 1
 	if len(token) >= longWord {
 		most = 2
 	}
@@ -254,10 +255,22 @@ func (x *Index) similar(w *sought) {
 		if d := len(letters) - len(token); d < -most || d > most || letters[0] != token[0] || len(w.terms) >= maxAlike { // few mistype the first letter
 			continue
 		}
-		if name := string(letters); shared(of, trigrams(name)) >= leastShared && text.Errors(token, name) <= most && x.lives(term) {
+		other := letterSet(letters) // an error changes one letter of each set at most
+		if bits.OnesCount64(own&^other) > most || bits.OnesCount64(other&^own) > most {
+			continue
+		}
+		if name := string(letters); text.Errors(token, name) <= most && shared(of, trigrams(name)) >= leastShared && x.lives(term) {
 			w.terms[term] = match{weight: asSimilar}
 		}
 	}
+}
+
+// letterSet returns a bit for each letter of a word, by the last six bits of the letter.
+func letterSet(word []byte) (set uint64) {
+	for _, letter := range string(word) {
+		set |= 1 << (letter & 63)
+	}
+	return set
 }
 
 // leastShared is the share of trigrams of two words that are spelled nearly the same.

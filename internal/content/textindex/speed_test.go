@@ -76,6 +76,7 @@ func BenchmarkManyBases(b *testing.B) {
 					for _, d := range docs {
 						all[i].Put(d)
 					}
+					all[i].Shrink()
 				}
 			})
 		}

@@ -107,6 +107,19 @@ func (t *terms) widen() {
 	}
 }
 
+// shrink gives back the memory that is kept for more terms.
+func (t *terms) shrink() {
+	t.letters, t.ends = exactly(t.letters), exactly(t.ends)
+	t.lists, t.pool = exactly(t.lists), exactly(t.pool)
+}
+
+// exactly returns a copy without room for more.
+func exactly[E any](s []E) []E {
+	copied := make([]E, len(s))
+	copy(copied, s)
+	return copied
+}
+
 // post adds that a text has a term, and how often. A term's texts are added in the order
 // of their slots, each once.
 func (t *terms) post(term, slot, count int32) {

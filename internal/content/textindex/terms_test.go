@@ -71,6 +71,7 @@ func TestWordsOfNoTextAreForgotten(t *testing.T) {
 	for i := range 2000 {
 		x.Put(Doc{ID: "same", Text: fmt.Sprintf("number%d of many", i)})
 	}
+	x.Shrink()
 	if n := x.terms.len(); n > 300 {
 		t.Errorf("there are %d terms of one text", n)
 	}

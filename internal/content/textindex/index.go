@@ -131,7 +131,7 @@ func (x *Index) Retain(keep map[string]bool) {
 	}
 }
 
-// Shrink gives back the memory that is kept for more texts.
+// Shrink frees the memory that is kept for more texts.
 func (x *Index) Shrink() {
 	x.slots = exactly(x.slots)
 	x.terms.shrink()

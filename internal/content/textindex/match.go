@@ -252,7 +252,8 @@ func (x *Index) similar(w *sought) {
 	}
 	for term := range int32(x.terms.len()) {
 		letters := x.terms.name(term)
-		if d := len(letters) - len(token); d < -most || d > most || letters[0] != token[0] || len(w.terms) >= maxAlike { // few mistype the first letter
+		longer := len(letters) - len(token)
+		if longer < -most || longer > most || letters[0] != token[0] || len(w.terms) >= maxAlike { // few mistype the first letter
 			continue
 		}
 		other := letterSet(letters) // an error changes one letter of each set at most

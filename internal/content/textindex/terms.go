@@ -107,7 +107,7 @@ func (t *terms) widen() {
 	}
 }
 
-// shrink gives back the memory that is kept for more terms.
+// shrink frees the memory that is kept for more terms.
 func (t *terms) shrink() {
 	t.letters, t.ends = exactly(t.letters), exactly(t.ends)
 	t.lists, t.pool = exactly(t.lists), exactly(t.pool)
@@ -154,7 +154,7 @@ func (t *terms) store(l *list) {
 	l.chunk = l.slot
 }
 
-// extend gives a list another chunk.
+// extend adds a chunk to a list.
 func (t *terms) extend(l *list) {
 	if len(t.pool) == 0 {
 		t.pool = append(t.pool, 0) // so that no chunk begins at 0

@@ -37,6 +37,23 @@ test('two runs are compared side by side', async () => {
   assert.deepEqual(await inspect(page, [`runs/${first}/compare/${second}`]), []);
 });
 
+test('what a run was to reach is shown, with each verdict', async () => {
+  const outcome = { criteria: [{ name: 'polite', description: 'It says "please".' }] };
+  const judged = async (more) => {
+    const made = await api('POST', '/api/v1/runs', { agent_id: agent.agent_id, input: { message: 'Ask for the salt.' }, outcome: { ...outcome, ...more } });
+    return (await api('GET', `/api/v1/runs/${made.run_id}/wait?timeout_sec=30`)).run_id;
+  };
+  await page.goto(`${url}/runs/${await judged({ max_iterations: 1 })}`);
+  await page.waitForSelector('.note:has-text("The outcome was not reached")');
+  const id = await judged({});
+  await page.goto(`${url}/runs/${id}?tab=outcome`);
+  await page.waitForSelector('.io .st:has-text("Reached")');
+  assert.equal(await page.locator('th:has-text("Judged")').count(), 2);
+  assert.deepEqual(await inspect(page, [`runs/${id}?tab=outcome`]), []);
+  await page.click('th a:has-text("Judged 1")');
+  await page.waitForSelector('aside:has-text("What the agent was told")');
+});
+
 test('a changed message makes a branch, also the first one, and one goes between them', async () => {
   const session = await api('POST', '/api/v1/sessions', { agent_id: agent.agent_id });
   for (const word of ['one', 'two']) {

@@ -28,6 +28,8 @@ const byCode: Record<string, { actions: Action[]; tone: 'bad' | 'warn' | '' }> =
   run_input_timeout: { actions: ['continue', 'fork'], tone: 'warn' },
   authorization_expired: { actions: ['continue'], tone: 'warn' },
   output_schema_mismatch: { actions: ['fork', 'agent'], tone: 'bad' },
+  outcome_not_reached: { actions: ['continue', 'fork', 'agent'], tone: 'warn' },
+  outcome_not_judged: { actions: ['continue', 'agent'], tone: 'warn' },
   model_refused: { actions: ['fork', 'agent'], tone: 'bad' },
   content_filtered: { actions: ['fork', 'agent'], tone: 'bad' },
   budget_exceeded: { actions: ['continue', 'budget', 'agent'], tone: 'bad' },

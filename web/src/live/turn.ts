@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { api, noticeError, type Schema } from '../api';
+import { outcome } from '../strings/outcome';
 
 type RunEvent = Schema<'RunEvent'>;
 
@@ -11,7 +12,7 @@ export type Part =
   | { kind: 'approval'; key: string; id: string; call: string; name: string; args: unknown; expires: string; status: 'pending' | 'approved' | 'rejected' | 'expired' | 'cancelled'; edited?: boolean; by?: string; reason?: string }
   | { kind: 'question'; key: string; id: string; text: string; answer?: string }
   | { kind: 'auth'; key: string; name: string; url: string }
-  | { kind: 'note'; key: string; note: 'void' | 'compacted' | 'guardrail' | 'governance' | 'memory'; text: string };
+  | { kind: 'note'; key: string; note: 'void' | 'compacted' | 'guardrail' | 'governance' | 'memory' | 'judged'; text: string };
 
 export interface Turn {
   status: string;
@@ -125,6 +126,9 @@ export function applied(t: Turn, e: RunEvent): Turn {
       break;
     case 'governance.decided':
       parts.push({ kind: 'note', key: `gv-${e.seq}`, note: 'governance', text: e.message || `${e.rule_id}: ${e.decision}` });
+      break;
+    case 'outcome.judged':
+      parts.push({ kind: 'note', key: `j-${e.seq}`, note: 'judged', text: outcome.judged(e.score.toFixed(2), e.min_score.toFixed(2)) });
       break;
     case 'memory.retrieved':
       parts.push({ kind: 'note', key: `m-${e.seq}`, note: 'memory', text: String(e.entries.length) });

@@ -12,8 +12,10 @@ import { useVisible } from '../live/turn';
 import { runMs } from '../runtable';
 import { compare } from '../strings/compare';
 import { en } from '../strings/en';
+import { outcome } from '../strings/outcome';
 import { ApprovalCard, QuestionCard, Text } from '../turn';
 import { Block, Button, Dialog, Empty, Failure, Field, FormError, Head, IconButton, Json, Loading, Menu, Status, Tabs, Time, copy, runStatus, sentence, useAction, useTick, type MenuItem } from '../ui';
+import { Outcome, Verdict } from './outcome';
 
 const ChooseRun = lazy(() => import('./compare').then((m) => ({ default: m.ChooseRun })));
 const s = en.run;
@@ -28,7 +30,7 @@ export default function RunPage({ id }: { id: string }) {
   const [, go] = useLocation();
   const search = new URLSearchParams(useSearch());
   const asked = search.get('tab') ?? '';
-  const tab = ['events', 'io', 'rules', 'files'].includes(asked) ? asked : 'timeline';
+  const tab = ['events', 'io', 'outcome', 'rules', 'files'].includes(asked) ? asked : 'timeline';
   const me = useMe();
   const acts = may(me.data, 'developer', 'runs:create');
   const run = useGet<Run>('/api/v1/runs/{runId}', path, { every: (r) => (r && final.has(r.status) ? false : 2000) });
@@ -96,6 +98,7 @@ export default function RunPage({ id }: { id: string }) {
           { id: 'timeline', label: s.timeline, to: to('timeline'), n: r.metrics.steps_count || undefined },
           { id: 'events', label: s.events, to: to('events') },
           { id: 'io', label: s.inputOutput, to: to('io') },
+          ...(r.outcome ? [{ id: 'outcome', label: outcome.tab, to: to('outcome'), n: r.outcome.verdicts?.length || undefined }] : []),
           { id: 'rules', label: s.rules, to: to('rules') },
           { id: 'files', label: s.files, to: to('files'), n: r.artifacts.length || undefined },
         ]}
@@ -103,6 +106,7 @@ export default function RunPage({ id }: { id: string }) {
       {tab === 'timeline' && <Timeline run={r} live={!ended} chosen={search.get('step') ?? ''} onChoose={(step) => go(`/runs/${id}${step ? `?step=${step}` : ''}`, { replace: true })} onFork={acts && ended ? setForking : undefined} />}
       {tab === 'events' && <Events id={id} live={!ended} />}
       {tab === 'io' && <InputOutput run={r} />}
+      {tab === 'outcome' && r.outcome && <Outcome of={r.outcome} runId={id} />}
       {tab === 'rules' && <Rules run={r} live={!ended} />}
       {tab === 'files' && <Files run={r} />}
       {comparing && (
@@ -298,6 +302,7 @@ const looks: Record<string, [IconName, string, string]> = {
   guardrail: ['shield', 't3', ''],
   memory: ['hist', 't3', ''],
   compaction: ['folded', 't3', ''],
+  judge: ['shield', 't3', 'llm'],
   approval: ['s-waiting', 'warn', 'wait'],
   input: ['ask', 'warn', 'wait'],
   wait: ['s-waiting', 'warn', 'wait'],
@@ -503,7 +508,7 @@ function StepPanel({ run, row, onFork }: { run: Run; row: Row; onFork?: (seq: nu
         </>
       )}
       {isStep && !d && (step.error ? <Failure error={step.error} /> : <Loading rows={3} />)}
-      {d?.input && (
+      {d?.input && d.type !== 'judge' && (
         <>
           <h3 className="lbl" style={{ margin: '14px 0 6px' }}>{s.input}</h3>
           <StepInput of={d.input as Record<string, unknown>} />
@@ -512,7 +517,7 @@ function StepPanel({ run, row, onFork }: { run: Run; row: Row; onFork?: (seq: nu
       {d?.output && (
         <>
           <h3 className="lbl" style={{ margin: '14px 0 6px' }}>{s.output}</h3>
-          <StepOutput of={d.output as Record<string, unknown>} />
+          {d.type === 'judge' ? <Verdict of={d.output as unknown as Parameters<typeof Verdict>[0]['of']} /> : <StepOutput of={d.output as Record<string, unknown>} />}
         </>
       )}
       {d?.metrics && Object.values(d.metrics).some((v) => v !== null && v !== 0 && v !== false && typeof v !== 'object') && (

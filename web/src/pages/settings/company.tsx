@@ -39,12 +39,47 @@ export function General() {
                 <FormError error={error} />
               </form>
               <Facts value={c} skip={['name', 'quotas', 'settings']} />
+              <NotStored of={(c.settings ?? {}) as Value} writes={writes} />
               <Quotas of={(c.quotas ?? {}) as Value} />
             </>
           )}
         </Block>
       </section>
     </>
+  );
+}
+
+const personal = ['email', 'phone', 'credit_card', 'iban', 'ip_address', 'us_ssn', 'api_key'];
+
+/** The kinds of data that runs and sessions do not store. */
+function NotStored({ of, writes }: { of: Value; writes: boolean }) {
+  const stored = (of.redact ?? []) as string[];
+  const [chosen, setChosen] = useState<string[]>();
+  const now = chosen ?? stored;
+  const [busy, error, run] = useAction(async () => {
+    await send('patch', '/api/v1/tenants/me', {}, { settings: { redact: now.length > 0 ? now : null } });
+    toast(en.resource.saved);
+    setChosen(undefined);
+  });
+  return (
+    <form
+      onSubmit={(e) => {
+        e.preventDefault();
+        void run();
+      }}
+    >
+      <h2 className="h2" style={{ margin: '18px 0 4px' }}>{s.notStored}</h2>
+      <p className="t2 fs12" style={{ marginBottom: 8 }}>{s.notStoredText}</p>
+      <div className="row wrap" role="group" aria-label={s.notStored} style={{ gap: 16, marginBottom: 8 }}>
+        {personal.map((kind) => (
+          <label key={kind} className="check">
+            <input type="checkbox" disabled={!writes} checked={now.includes(kind)} onChange={(e) => setChosen(personal.filter((k) => (k === kind ? e.target.checked : now.includes(k))))} /> {s.personal[kind]}
+          </label>
+        ))}
+      </div>
+      {writes && <Button type="submit" label={en.common.save} busy={busy} disabled={chosen === undefined || chosen.join() === stored.join()} />}
+      <FormError error={error} />
+    </form>
   );
 }
 

@@ -24,47 +24,60 @@ type Doc struct {
 type Index struct {
 	terms   terms
 	slots   []slot
-	byID    map[string]int32
-	words   int // of all live texts
+	ids     table // of slots by id
+	kinds   []string
+	kindOf  map[string]int32 // in kinds
+	live    int              // texts
+	words   int              // of all live texts
 	vectors int
 	bytes   int // of what the slots refer to
 	exact   int // exactNumbers
 }
 
 type slot struct {
-	id       string // "": removed
-	kind     string
+	id       string  // "": removed
 	vector   *vector // nil: none
 	at       int64   // Unix time in nanoseconds; see instant
 	boost    float32
 	length   int32 // in words
+	kind     int32 // in kinds
 	language int8  // see number
 }
 
 // New returns an empty index.
 func New() *Index {
-	return &Index{terms: newTerms(), byID: map[string]int32{}, exact: exactNumbers}
+	return &Index{terms: newTerms(), ids: newTable(), kindOf: map[string]int32{}, exact: exactNumbers}
 }
 
 // Len returns the number of texts.
-func (x *Index) Len() int { return len(x.byID) }
+func (x *Index) Len() int { return x.live }
 
 // Vectors returns the number of texts with a vector.
 func (x *Index) Vectors() int { return x.vectors }
 
 // Bytes estimates the memory that the index takes.
-func (x *Index) Bytes() int { return x.terms.bytes() + slotBytes*cap(x.slots) + x.bytes }
+func (x *Index) Bytes() int {
+	return x.terms.bytes() + x.ids.bytes() + int(unsafe.Sizeof(slot{}))*cap(x.slots) + x.bytes
+}
 
-const (
-	slotBytes = int(unsafe.Sizeof(slot{}))
-	idBytes   = 40 // of a text's place in byID
-)
+func (x *Index) id(at int32) string { return x.slots[at].id }
+
+func (x *Index) kind(name string) int32 {
+	kind, known := x.kindOf[name]
+	if !known {
+		kind = int32(len(x.kinds))
+		x.kinds = append(x.kinds, name)
+		x.kindOf[name] = kind
+		x.bytes += 2*len(name) + 80
+	}
+	return kind
+}
 
 // Put adds a text, or replaces the one with its id.
 func (x *Index) Put(d Doc) {
 	x.Remove(d.ID)
 	at := int32(len(x.slots))
-	s := slot{id: d.ID, kind: d.Kind, boost: float32(d.Boost), at: nanoseconds(d.At), vector: newVector(d.Vector)}
+	s := slot{id: d.ID, kind: x.kind(d.Kind), boost: float32(d.Boost), at: nanoseconds(d.At), vector: newVector(d.Vector)}
 	counts := map[int32]int32{}
 	var found []int32 // the terms of the text, without duplicates
 	count := func(token string) {
@@ -88,7 +101,8 @@ func (x *Index) Put(d Doc) {
 		x.terms.post(term, at, counts[term])
 	}
 	x.slots = append(x.slots, s)
-	x.byID[s.id] = at
+	x.ids.add(s.id, at, x.id)
+	x.live++
 	x.words += int(s.length)
 	x.bytes += s.bytes()
 	if s.vector != nil {
@@ -97,23 +111,23 @@ func (x *Index) Put(d Doc) {
 }
 
 // bytes returns the memory of what a slot refers to.
-func (s *slot) bytes() int { return len(s.id) + idBytes + s.vector.bytes() }
+func (s *slot) bytes() int { return (len(s.id)+15)&^15 + s.vector.bytes() } // memory comes in 16 bytes
 
 // Remove removes a text, if it exists.
 func (x *Index) Remove(id string) {
-	at, ok := x.byID[id]
-	if !ok {
+	at, known := x.ids.find(id, func(at int32) bool { return x.slots[at].id == id })
+	if !known || id == "" {
 		return
 	}
 	s := &x.slots[at]
-	delete(x.byID, id)
+	x.live--
 	x.words -= int(s.length)
 	x.bytes -= s.bytes()
 	if s.vector != nil {
 		x.vectors--
 	}
 	*s = slot{} // the postings stay until the index is compacted
-	if len(x.slots) > 64+2*len(x.byID) {
+	if len(x.slots) > 64+2*x.live {
 		x.compact()
 	}
 }
@@ -121,8 +135,8 @@ func (x *Index) Remove(id string) {
 // Retain removes all texts for which keep is false.
 func (x *Index) Retain(keep map[string]bool) {
 	var gone []string
-	for id := range x.byID {
-		if !keep[id] {
+	for i := range x.slots {
+		if id := x.slots[i].id; id != "" && !keep[id] {
 			gone = append(gone, id)
 		}
 	}
@@ -134,22 +148,25 @@ func (x *Index) Retain(keep map[string]bool) {
 // Shrink frees the memory that is kept for more texts.
 func (x *Index) Shrink() {
 	x.slots = exactly(x.slots)
+	x.ids.shrink(len(x.slots), x.id)
 	x.terms.shrink()
 }
 
 // compact removes the slots of removed texts.
 func (x *Index) compact() {
 	moved := make([]int32, len(x.slots))
-	live := make([]slot, 0, len(x.byID))
+	live := make([]slot, 0, x.live)
 	for i := range x.slots {
 		moved[i] = -1
 		if s := x.slots[i]; s.id != "" {
 			moved[i] = int32(len(live))
-			x.byID[s.id] = moved[i]
 			live = append(live, s)
 		}
 	}
-	x.slots = live
+	x.slots, x.ids = live, newTable()
+	for at := range x.slots {
+		x.ids.add(x.slots[at].id, int32(at), x.id)
+	}
 	old := x.terms
 	x.terms = newTerms()
 	for term := range int32(old.len()) {
@@ -159,7 +176,7 @@ func (x *Index) compact() {
 				continue
 			}
 			if to < 0 {
-				to = x.terms.add(string(old.name(term)))
+				to = x.terms.add(old.text(term))
 			}
 			x.terms.post(to, moved[slot], count)
 		}

@@ -152,8 +152,8 @@ func (x *Index) better(a, b ranked) int {
 }
 
 // wanted reports whether a slot is live and of a requested kind.
-func (q *Query) wanted(s *slot) bool {
-	return s.id != "" && (q.Kinds == nil || slices.Contains(q.Kinds, s.kind))
+func (x *Index) wanted(q *Query, s *slot) bool {
+	return s.id != "" && (q.Kinds == nil || slices.Contains(q.Kinds, x.kinds[s.kind]))
 }
 
 // least returns the score that texts must exceed where the query does not say another.
@@ -172,8 +172,8 @@ func (q *Query) least(usual float64) float64 {
 func (x *Index) byWords(q Query, depth int) []ranked {
 	words, in := x.seek(q.Text, q.Synonyms)
 	scores := make([]float64, len(x.slots))
-	mean, most := float64(x.words)/float64(max(len(x.byID), 1)), 0.0
-	size := float64(max(len(x.byID), leastSize))
+	mean, most := float64(x.words)/float64(max(x.live, 1)), 0.0
+	size := float64(max(x.live, leastSize))
 	strengths := map[int32]float64{}
 	for i := range words {
 		x.strengths(&words[i], in, mean, strengths)
@@ -207,7 +207,7 @@ func (x *Index) best(q Query, scores []float64, least float64, depth int) []rank
 		list = list[:min(len(list), depth)]
 	}
 	for i, score := range scores {
-		if score <= least || !q.wanted(&x.slots[i]) {
+		if score <= least || !x.wanted(&q, &x.slots[i]) {
 			continue
 		}
 		list = append(list, ranked{int32(i), score})

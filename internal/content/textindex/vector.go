@@ -103,7 +103,7 @@ func (x *Index) nearest(q *Query, like *vector, depth int, each func(slot int32,
 	compare := func(at int) { each(int32(at), x.slots[at].vector.cosine(like)) }
 	eligible := func(at int) bool {
 		s := &x.slots[at]
-		return s.vector != nil && len(s.vector.values) == len(like.values) && q.wanted(s)
+		return s.vector != nil && len(s.vector.values) == len(like.values) && x.wanted(q, s)
 	}
 	most := max(candidates, candidatesOf*depth)
 	if x.vectors <= most || x.vectors*len(like.values) <= x.exact {

@@ -60,9 +60,11 @@ contract: ## Run the tests that walk all operations, and those of the documents 
 	$(GOTEST) -vet=off ./test/openapi ./internal/archtest ./test/e2e/documents ./test/e2e/contract ./test/e2e/isolation
 
 .PHONY: bench-retrieval
-bench-retrieval: ## Ask the golden set of questions, and measure indexing and search
+bench-retrieval: ## Ask the golden sets of questions, and measure indexing, search and memory
 	$(GO) test ./internal/content/textindex -run TestGolden -v -count 1 | grep 'recall@5'
-	$(GO) test ./internal/content/textindex -run '^$$' -bench 'Prose' -benchtime 3x
+	$(GO) test ./internal/content/textindex -run '^$$' -bench 'Prose|Nearest' -benchtime 3x
+	$(GO) test ./internal/content/textindex -run '^$$' -bench ManyBases -benchtime 1x
+	$(GO) test ./internal/content/knowledge -run '^$$' -bench Ingest -benchtime 2x
 
 .PHONY: test-postgres
 test-postgres: export AGENTD_TEST_REQUIRE_POSTGRES = 1

@@ -59,14 +59,14 @@ func (f files) Read(_ context.Context, _, id string) (retrieval.File, error) {
 }
 
 type rig struct {
-	*testing.T
+	testing.TB
 	*knowledge.Service
 	queue *worksql.Queue
 	who   authz.Caller
 	base  string
 }
 
-func newRig(t *testing.T, db *sqldb.DB, e model.Embedder) *rig {
+func newRig(t testing.TB, db *sqldb.DB, e model.Embedder) *rig {
 	c := clock.NewFake()
 	queue := worksql.New(db, c, nil)
 	deps := resource.Deps{
@@ -79,7 +79,7 @@ func newRig(t *testing.T, db *sqldb.DB, e model.Embedder) *rig {
 		Store: knowledgesql.New(db), Search: search, Writer: db, Cursors: deps.Cursors, Clock: c, Log: slog.New(slog.DiscardHandler),
 	})
 	s.Agents = agent.New(deps, agent.Options{KnowledgeBase: s.CheckTx})
-	r := &rig{T: t, Service: s, queue: queue, who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
+	r := &rig{TB: t, Service: s, queue: queue, who: authz.Caller{TenantID: ident.New(), UserID: "u"}}
 	r.base = r.call("createKnowledgeBase", `{"name":"Base","chunk_size":100,"chunk_overlap":0}`).(*knowledge.Base).ID
 	return r
 }

@@ -13,7 +13,7 @@ import (
 func TestPlacesAreShared(t *testing.T) {
 	each(t, func(r *rig) {
 		r.Places = share.New(2, 1, time.Millisecond)
-		sharetest.Refuses(r.T, r.Places, r.who.TenantID, func() error {
+		sharetest.Refuses(r.TB, r.Places, r.who.TenantID, func() error {
 			_, err := r.add(text("Tea is served at five.", "tea.txt"))
 			return err
 		})

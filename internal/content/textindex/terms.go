@@ -90,7 +90,7 @@ func (t *terms) shrink() {
 	t.letters, t.ends, t.lists = exactly(t.letters), exactly(t.ends), exactly(t.lists)
 	t.table.shrink(t.len(), t.text)
 	old := *t
-	t.pool = make([]byte, 1, len(old.pool))
+	t.pool = make([]byte, 1, max(1, len(old.pool)))
 	var bytes []byte
 	for i := range t.lists {
 		l := &t.lists[i]

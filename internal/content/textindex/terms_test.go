@@ -88,6 +88,36 @@ func sameTerms(t *testing.T, kept *terms, want map[string][][2]int32) {
 	}
 }
 
+// TestShrink shrinks indexes of no text, of one, and of few, which have no word in common,
+// and goes on with them.
+func TestShrink(t *testing.T) {
+	t.Parallel()
+	for n := range 40 {
+		x := New()
+		x.Shrink()
+		for i := range n {
+			x.Put(Doc{ID: fmt.Sprint("old", i), Text: fmt.Sprintf("w%02dord", i), Kind: fmt.Sprint(i % 3)})
+		}
+		x.Shrink()
+		x.Shrink()
+		x.Put(Doc{ID: "new", Text: "w00ord tulips"})
+		for i := range n {
+			hits := x.Search(Query{Text: fmt.Sprintf("w%02dord", i), Limit: 1, Strategy: Relevance, Kinds: []string{fmt.Sprint(i % 3)}})
+			if len(hits) != 1 || hits[0].ID != fmt.Sprint("old", i) {
+				t.Fatalf("%d texts: number %d is in %v", n, i, hits)
+			}
+			x.Remove(fmt.Sprint("old", i))
+			if hits := x.Search(Query{Text: fmt.Sprintf("w%02dord", i), Limit: 5, Kinds: []string{fmt.Sprint(i % 3)}}); len(hits) > 0 {
+				t.Fatalf("%d texts: a removed one is found: %v", n, hits)
+			}
+		}
+		x.Shrink()
+		if hits := x.Search(Query{Text: "tulips", Limit: 1}); x.Len() != 1 || len(hits) != 1 {
+			t.Fatalf("%d texts: %d left, and %v found", n, x.Len(), hits)
+		}
+	}
+}
+
 // TestWordsOfNoTextAreForgotten replaces one text over and over: the index stays small.
 func TestWordsOfNoTextAreForgotten(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 // Refuses tests that a company that has its share of two places, one for each
 // company, is asked to retry, that another one does not wait for it, and that work
 // succeeds afterwards. try does such work for the company.
-func Refuses(t *testing.T, places *share.Places, company string, try func() error) {
+func Refuses(t testing.TB, places *share.Places, company string, try func() error) {
 	t.Helper()
 	release, err := places.Acquire(t.Context(), company)
 	if err != nil {

@@ -28,7 +28,7 @@ type onMachine struct {
 }
 
 // machines measures what a machine costs that is connected over a WebSocket, and how long
-// a run takes until its task is there, beside the answer to whoever started it.
+// a run takes until its task is there, beside the answer to the request that started it.
 func machines(b *bench) error {
 	sim, err := b.start(b.sim, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestSandboxedCommandsStartEarly(t *testing.T) {
 	for _, arg := range []string{"sandbox-exec", workhelper.CommandArg, workhelper.TerminalArg} {
 		cmd := exec.Command(os.Args[0], arg)
 		cmd.Env = []string{"GODEBUG=inittrace=1"}
-		trace, err := cmd.CombinedOutput() // it ends at once, because nobody tells it what to run
+		trace, err := cmd.CombinedOutput() // it ends at once, because it has no command to run
 		if err == nil || !strings.Contains(string(trace), "init ") {
 			t.Fatalf("%s: %v\n%s", arg, err, trace)
 		}

@@ -179,7 +179,7 @@ func TestRedactedRunSurvivesCrashes(t *testing.T) {
 	})
 }
 
-// A call that waits for a person could not be made afterwards, so that nobody is asked.
+// A call that waits for a person could not be made afterwards, so no approval is requested.
 func TestRedactedCallsAreNotApproved(t *testing.T) {
 	t.Parallel()
 	sqldbtest.Each(t, func(t *testing.T, db *sqldb.DB) {

@@ -38,7 +38,7 @@ type DraftLog interface {
 }
 
 // Log returns a log to which nothing is appended that a tenant does not store.
-// Texts in pieces are left as they are: whoever cuts them has redacted the whole.
+// Texts in pieces are left as they are: their caller has redacted the whole.
 func (of Redaction) Log(l DraftLog) DraftLog { return redactedLog{l, of} }
 
 type redactedStore struct {

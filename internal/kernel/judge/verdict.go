@@ -66,13 +66,13 @@ func (r *Rubric) Request(f Fence, w Work) (model.Request, error) {
 	}
 	cold := 0.0
 	return model.Request{
-		Messages: f.Messages(r.told(f), material), MaxTokens: maxAnswer, Temperature: &cold,
+		Messages: f.Messages(r.instructions(f), material), MaxTokens: maxAnswer, Temperature: &cold,
 		Extra: map[string]jsontext.Value{"response_format": format},
 	}, nil
 }
 
-// told returns the instructions of the judge.
-func (r *Rubric) told(f Fence) string {
+// instructions returns those of the judge.
+func (r *Rubric) instructions(f Fence) string {
 	var b, answer strings.Builder
 	b.WriteString("You judge how well the work of an agent meets a rubric. You do nothing else.\n\nThe criteria:\n")
 	fmt.Fprintf(&answer, `{"word": "%s"`, f.Word)
